@@ -26,7 +26,7 @@ var pollPause = kit.Pause{Min: 5 * time.Millisecond, Max: 150 * time.Millisecond
 // Acquire implements [backend.Backend].
 func (b *Backend) Acquire(ctx context.Context, r backend.Request) (backend.Lease, error) {
 	a := &attempt{b: b, request: r, ttl: b.guarantees.Round(r.TTL), readFirst: b.dialect == SQLite}
-	l, err := b.leases.Acquire(ctx, r, kit.Waiter{
+	return b.leases.Acquire(ctx, r, kit.Waiter{
 		Pause: pollPause,
 		Try:   a.try,
 		CleanUp: func() {
@@ -35,10 +35,6 @@ func (b *Backend) Acquire(ctx context.Context, r backend.Request) (backend.Lease
 			}
 		},
 	})
-	if err == nil {
-		b.purgeIfDue()
-	}
-	return l, err
 }
 
 // try tries once to acquire the key. From the second try on, it first reads the row: while the key is held, a waiter
@@ -61,6 +57,7 @@ func (a *attempt) try(ctx context.Context) (backend.Lease, error) {
 	a.unsure = a.unsure || unsure
 	switch {
 	case err == nil && token != 0:
+		b.purgeIfDue()
 		return b.leases.Grant(ctx, r, kit.Grant{Token: token, Sent: sent, TTL: a.ttl, Unsure: a.unsure})
 	case err == nil:
 		return nil, cmp.Or(a.refusal(ctx), backend.ErrHeld) // ErrHeld: the key was held, and is free by now
@@ -93,28 +90,14 @@ func (b *Backend) grant(ctx context.Context, r backend.Request, ttl time.Duratio
 		}
 		return token, err
 	}
-	if token, err = b.update(ctx, args); token != 0 || err != nil {
-		return token, err
+	changed, id, err := b.exec(ctx, s, args...)
+	if err == nil && changed == 0 { // the key is held, or has no row yet
+		if changed, _, err = b.exec(ctx, b.statements.add, args[0]); err == nil && changed > 0 {
+			changed, id, err = b.exec(ctx, s, args...)
+		}
 	}
-	if h, err := b.row(ctx, r.Key); h != (backend.Holder{}) || err != nil {
+	if err != nil || changed == 0 {
 		return 0, err
 	}
-	if _, err := b.exec(ctx, b.statements.add, args[0]); err != nil {
-		return 0, err
-	}
-	return b.update(ctx, args)
-}
-
-// update implements grant for MySQL. The row must exist.
-func (b *Backend) update(ctx context.Context, args []any) (token uint64, err error) {
-	s := b.statements.grant
-	result, err := b.db.ExecContext(ctx, s.Text, s.Args(args...)...)
-	if err != nil {
-		return 0, err
-	}
-	if n, err := result.RowsAffected(); n == 0 || err != nil {
-		return 0, err
-	}
-	id, err := result.LastInsertId()
-	return uint64(id), err
+	return uint64(id), nil
 }

@@ -1,6 +1,7 @@
 package sqltable
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -49,6 +50,13 @@ var classes = map[string]class{
 	"1142": impossible, "1044": impossible, "1045": impossible, "1054": impossible, "1049": impossible,
 }
 
+// sqliteClasses maps parts of the texts of SQLite's errors to classes.
+var sqliteClasses = map[string]class{
+	"SQLITE_BUSY": conflict, "database is locked": conflict, "database table is locked": conflict,
+	"no such table": noTable, "database or disk is full": refused,
+	"no such column": impossible, "ON CONFLICT clause does not match": impossible, "readonly database": impossible,
+}
+
 // classify returns the class of err. It uses interfaces and texts instead of the drivers' types, because the
 // application may use any driver.
 func classify(err error) class {
@@ -57,52 +65,26 @@ func classify(err error) class {
 		SQLState() string
 	}](err); ok {
 		code := state.SQLState()
-		if c, ok := classes[code]; ok {
-			return c
-		}
-		return classes[code[:min(len(code), 2)]]
+		return cmp.Or(classes[code], classes[code[:min(len(code), 2)]])
 	}
 	text := err.Error()
 	if m := mysqlError.FindStringSubmatch(text); m != nil {
-		if c, ok := classes[m[1]]; ok {
+		return cmp.Or(classes[m[1]], refused)
+	}
+	for part, c := range sqliteClasses {
+		if strings.Contains(text, part) {
 			return c
 		}
-		return refused
 	}
-	switch {
-	case strings.Contains(text, "SQLITE_BUSY"), strings.Contains(text, "database is locked"),
-		strings.Contains(text, "database table is locked"):
-		return conflict
-	case strings.Contains(text, "no such table"):
-		return noTable
-	case strings.Contains(text, "database or disk is full"):
-		return refused
-	case strings.Contains(text, "ON CONFLICT clause does not match"), strings.Contains(text, "readonly database"),
-		strings.Contains(text, "no such column"):
-		return impossible
-	case kit.IsContextError(err):
+	if kit.IsContextError(err) {
 		return unknown
 	}
 	return gone
 }
 
-// outcome returns the meaning of an error for [kit.Repeat].
-func outcome(err error) (o kit.Outcome, passing bool) {
-	switch classify(err) {
-	case conflict:
-		return kit.Answered, true
-	case noTable, impossible, refused:
-		return kit.Answered, false
-	case gone, demoted:
-		return kit.Unknown, true
-	}
-	return kit.Unknown, false
-}
-
 // translate returns err as callers may see it.
 func (b *Backend) translate(ctx context.Context, err error) error {
-	if err = kit.NotOurs(ctx, err); err == nil || kit.Definite(err) || errors.Is(err, backend.ErrUnavailable) ||
-		kit.Ended(ctx) {
+	if err = kit.NotOurs(ctx, err); err == nil || errors.Is(err, backend.ErrUnavailable) || kit.Ended(ctx) {
 		return err
 	}
 	switch classify(err) {

@@ -19,29 +19,25 @@ func (b *Backend) RenewLease(ctx context.Context, l *kit.Life, ttl time.Duration
 
 // ReleaseLease implements kit.Requests.
 func (b *Backend) ReleaseLease(ctx context.Context, l *kit.Life) error {
-	changed, unsure, err := b.change(ctx, b.statements.release, []byte(l.Key()), []byte(l.Owner()))
+	c, err := b.change(ctx, b.statements.release, []byte(l.Key()), []byte(l.Owner()))
 	switch {
-	case err != nil || changed > 0:
+	case err != nil || c.rows > 0:
 		return err
-	case unsure: // the first try may have released the lease, so that a repetition found none
+	case c.unsure: // the first try may have released the lease, so that a repetition found none
 		return l.LostAfterDeadline()
 	}
 	return backend.ErrLost
 }
 
-// RenewBatch implements [backend.BatchRenewer]. One statement renews up to 1024 leases; on MySQL, all of them have the
-// same TTL.
+// RenewBatch implements [backend.BatchRenewer]. One statement renews up to 1024 leases that have the same TTL.
 func (b *Backend) RenewBatch(ctx context.Context, renewals []backend.Renewal) []error {
 	return b.leases.RenewBatch(ctx, renewals, b.renewAll)
 }
 
 func (b *Backend) renewAll(ctx context.Context, lives []*kit.Life, ttls []time.Duration) ([]time.Duration, []error) {
 	granted, errs := slices.Clone(ttls), make([]error, len(lives))
-	groups := make(map[time.Duration][]int) // indexes of the leases that may share a statement
+	groups := make(map[time.Duration][]int) // indexes of the leases with the same TTL
 	for i, ttl := range ttls {
-		if b.dialect != MySQL {
-			ttl = 0
-		}
 		groups[ttl] = append(groups[ttl], i)
 	}
 	for _, indexes := range groups {
@@ -55,47 +51,42 @@ func (b *Backend) renewAll(ctx context.Context, lives []*kit.Life, ttls []time.D
 // errLocked means that a lease was not renewed because a transaction has locked its row.
 var errLocked = fmt.Errorf("%w: a transaction has locked the lease's row", backend.ErrUnavailable)
 
-// renew renews the leases with the indexes in batch, at most maxBatch, by one statement. It sets their errors, and what
-// is certain of their TTLs. On MySQL they have the same TTL.
-func (b *Backend) renew(
-	ctx context.Context, lives []*kit.Life, ttls []time.Duration, batch []int, errs []error,
-) {
+// renew renews the leases with the indexes in batch, at most maxBatch of the same TTL, by one statement. It sets their
+// errors, and what is certain of their TTLs.
+func (b *Backend) renew(ctx context.Context, lives []*kit.Life, ttls []time.Duration, batch []int, errs []error) {
 	power := bits.Len(uint(len(batch) - 1)) // of two, so that there are few statements, and drivers can cache them
-	var args, keys []any
-	for i := range 1 << power {
-		n := batch[min(i, len(batch)-1)] // repeat the last lease to fill the statement
-		if i == 0 || b.dialect != MySQL {
-			args = append(args, ttls[n].Microseconds())
-		}
-		var key any = []byte(lives[n].Key())
-		args, keys = append(args, key, []byte(lives[n].Owner())), append(keys, key)
+	if len(lives) > 1 {
+		power = max(power, 1) // the statement for one lease would wait for a locked row, and delay the other leases
 	}
+	ttl, n := ttls[batch[0]], 1<<power
+	args := make([]any, 1+2*n) // the TTL, the keys and the owners
+	args[0] = ttl.Microseconds()
+	for i := range n {
+		l := lives[batch[min(i, len(batch)-1)]] // repeat the last lease to fill the statement
+		args[1+i], args[1+n+i] = []byte(l.Key()), []byte(l.Owner())
+	}
+	c, err := b.change(ctx, b.statements.renew[power](), args...)
+	read := time.Now()
 	var rows map[string]backend.Holder // nil if all leases were renewed
-	var sent, read time.Time           // when the renewal was sent, and the query for rows
-	unsure, err := b.request(ctx, func(ctx context.Context) error {
-		rows, sent = nil, time.Now()
-		changed, err := b.exec(ctx, b.statements.renew[power](), args...)
-		if err == nil && changed != int64(len(batch)) {
-			read = time.Now()
-			rows, err = b.rows(ctx, b.statements.rows[power](), keys...)
-		}
-		return err
-	})
-	since := time.Since(sent)
-	for _, n := range batch {
-		if unsure {
-			lives[n].NoteUnanswered(ttls[n])
+	if err == nil && c.rows != int64(len(batch)) {
+		rows, err = b.rows(ctx, b.statements.rows[power](), args[1:1+n]...)
+	}
+	since := time.Since(c.sent)
+	for _, i := range batch {
+		l := lives[i]
+		if c.unsure {
+			l.NoteUnanswered(ttl)
 		}
 		switch {
 		case err != nil:
-			errs[n] = err
+			errs[i] = err
 		case rows != nil:
-			row := rows[lives[n].Key()]
-			errs[n] = renewalError(row, lives[n].Owner(), ttls[n]-since)
+			row := rows[l.Key()]
+			errs[i] = renewalError(row, l.Owner(), ttl-since)
 			// If the reply took long, the row of a lease that was not renewed may seem to last long enough. The row lasted
 			// for row.TTL when the database read it, so at least for as long from when the query was sent.
-			if certain := read.Sub(sent) + row.TTL; certain < ttls[n]-backend.Margin(ttls[n]) {
-				ttls[n] = certain
+			if certain := read.Sub(c.sent) + row.TTL; certain < ttl-backend.Margin(ttl) {
+				ttls[i] = certain
 			}
 		}
 	}

@@ -3,6 +3,7 @@ package sqltable
 import (
 	"context"
 	"database/sql"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -34,11 +35,8 @@ func (b *Backend) row(ctx context.Context, key string) (backend.Holder, error) {
 }
 
 // holder returns who holds key. A free key is the zero Holder.
-func (b *Backend) holder(ctx context.Context, key string) (h backend.Holder, err error) {
-	_, err = b.request(ctx, func(ctx context.Context) (err error) {
-		h, err = b.row(ctx, key)
-		return err
-	})
+func (b *Backend) holder(ctx context.Context, key string) (backend.Holder, error) {
+	h, err := b.row(ctx, key)
 	if err != nil || h.TTL <= 0 {
 		return backend.Holder{}, err
 	}
@@ -51,18 +49,13 @@ func (b *Backend) lastOwner(ctx context.Context, key string) (h backend.Holder, 
 	const share = 4 // the time limit is Options.Timeout/share, on top of the previous request's
 	ctx, cancel := context.WithTimeout(ctx, b.options.Timeout/share)
 	defer cancel()
-	_, err := b.request(ctx, func(ctx context.Context) (err error) {
-		if h, err = b.row(ctx, key); err != nil || h.TTL > 0 || b.dialect == SQLite {
-			return err
-		}
-		unlocked, err := b.rows(ctx, b.statements.unlocked, []byte(key))
-		if len(unlocked) > 0 {
-			h = backend.Holder{}
-		}
-		return err
-	})
+	h, err := b.row(ctx, key)
+	var unlocked map[string]backend.Holder
+	if err == nil && h.TTL <= 0 && b.dialect != SQLite {
+		unlocked, err = b.rows(ctx, b.statements.unlocked, []byte(key))
+	}
 	h.TTL = max(h.TTL, 0)
-	return h, err == nil && h.Held()
+	return h, err == nil && h.Held() && len(unlocked) == 0
 }
 
 // Inspect implements [backend.Backend].
@@ -75,16 +68,17 @@ func (b *Backend) Inspect(ctx context.Context, key string) (backend.Holder, erro
 // List implements [backend.Lister].
 func (b *Backend) List(ctx context.Context, prefix string) ([]string, error) {
 	return kit.Call(ctx, b.leases, nil, func(ctx context.Context) ([]string, error) {
-		keys, err := b.keys(ctx, b.statements.list, []byte(prefix))
-		return slices.DeleteFunc(keys, func(key string) bool { return !strings.HasPrefix(key, prefix) }), err
+		rows, err := b.rows(ctx, b.statements.list, []byte(prefix))
+		maps.DeleteFunc(rows, func(key string, _ backend.Holder) bool { return !strings.HasPrefix(key, prefix) })
+		return slices.Collect(maps.Keys(rows)), err
 	})
 }
 
 // Break implements [backend.Breaker].
 func (b *Backend) Break(ctx context.Context, key, owner string) error {
 	return b.leases.Call(ctx, backend.ValidateKey(key), func(ctx context.Context) error {
-		changed, unsure, err := b.change(ctx, b.statements.release, []byte(key), []byte(owner))
-		if err == nil && changed == 0 && !unsure { // if unsure, the first try may have ended the lease
+		c, err := b.change(ctx, b.statements.release, []byte(key), []byte(owner))
+		if err == nil && c.rows == 0 && !c.unsure { // if unsure, the first try may have ended the lease
 			return backend.ErrLost
 		}
 		return err

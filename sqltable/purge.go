@@ -18,10 +18,9 @@ const (
 // purgeIfDue begins a purge in the background if purgePause has passed since the last one, or more rows may be old.
 func (b *Backend) purgeIfDue() {
 	next, now := b.nextPurge.Load(), time.Now().UnixNano()
-	if now < next || !b.nextPurge.CompareAndSwap(next, now+int64(purgePause)) {
-		return
+	if now >= next && b.nextPurge.CompareAndSwap(next, now+int64(purgePause)) {
+		b.leases.Go(b.purge)
 	}
-	b.leases.Go(b.purge)
 }
 
 // purge deletes up to purgeMost rows of keys that have been free for purgeAge. It deletes them one by one: one
@@ -29,16 +28,16 @@ func (b *Backend) purgeIfDue() {
 // would slow down every renewal. After an error, the remaining rows stay until the next purge.
 func (b *Backend) purge(ctx context.Context) {
 	age := purgeAge.Microseconds()
-	keys, err := b.keys(ctx, b.statements.ended, age)
-	deleted := false
-	for _, key := range keys {
-		if err == nil {
-			var rows int64
-			rows, _, err = b.change(ctx, b.statements.purge, age, []byte(key))
-			deleted = deleted || rows > 0
+	old, _ := b.rows(ctx, b.statements.ended, age)
+	var deleted int64
+	for key := range old {
+		c, err := b.change(ctx, b.statements.purge, age, []byte(key))
+		if err != nil {
+			return
 		}
+		deleted += c.rows
 	}
-	if err == nil && len(keys) == purgeMost && deleted { // a trigger or a policy may keep all rows
+	if len(old) == purgeMost && deleted > 0 { // a trigger or a policy may keep all rows
 		b.nextPurge.Store(0)
 	}
 }

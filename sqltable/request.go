@@ -1,6 +1,7 @@
 package sqltable
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"database/sql/driver"
@@ -19,24 +20,27 @@ const maxReconnects = 3
 func (b *Backend) request(ctx context.Context, do func(ctx context.Context) error) (unsure bool, err error) {
 	limited, cancel := context.WithTimeout(ctx, b.options.Timeout)
 	defer cancel()
-	reconnects, created := maxReconnects+b.db.Stats().Idle, false
+	reconnects := maxReconnects + b.db.Stats().Idle
 	repeat := kit.Repeat{
 		Timeout: b.options.Timeout,
 		Pause:   kit.Pause{Min: 2 * time.Millisecond, Max: 100 * time.Millisecond},
 		Classify: func(err error) (kit.Outcome, bool) {
-			o, passing := outcome(err)
-			if o == kit.Unknown {
+			switch classify(err) {
+			case conflict:
+				return kit.Answered, true
+			case noTable, impossible, refused:
+				return kit.Answered, false
+			case gone, demoted:
 				reconnects--
-				passing = passing && reconnects >= 0
+				return kit.Unknown, reconnects >= 0
 			}
-			return o, passing
+			return kit.Unknown, false
 		},
 	}
 	unsure, err = repeat.Do(limited, func(bool) error {
 		err := do(limited)
-		if err != nil && classify(err) == noTable && !b.options.NoCreate && !created {
-			created = true // if the database has lost its data, it has lost the table
-			if err = b.create(limited); err == nil {
+		if err != nil && classify(err) == noTable && !b.options.NoCreate {
+			if err = b.create(limited); err == nil { // if the database has lost its data, it has lost the table
 				err = do(limited)
 			}
 		}
@@ -51,59 +55,52 @@ func (b *Backend) request(ctx context.Context, do func(ctx context.Context) erro
 // closeIdle closes the connection that was used last. A server that has become read-only keeps its connections open.
 // The pool would use them forever, although a new connection may reach the new primary.
 func (b *Backend) closeIdle(ctx context.Context) {
-	c, err := b.db.Conn(ctx)
-	if err != nil {
-		return
+	if c, err := b.db.Conn(ctx); err == nil {
+		_ = c.Raw(func(any) error { return driver.ErrBadConn }) // so that package database/sql closes it
 	}
-	_ = c.Raw(func(any) error { return driver.ErrBadConn }) // so that package database/sql closes it
-	_ = c.Close()
 }
 
-// change runs a statement as a request of its own. It returns how many rows the last try has changed.
-func (b *Backend) change(
-	ctx context.Context, s tablesql.Statement, args ...any,
-) (changed int64, unsure bool, err error) {
-	unsure, err = b.request(ctx, func(ctx context.Context) (err error) {
-		changed, err = b.exec(ctx, s, args...)
+// A change is the result of a statement that writes.
+type change struct {
+	sent   time.Time // when the last try was sent
+	rows   int64     // how many rows the last try has changed
+	unsure bool      // a try got no reply, and may still be executed
+}
+
+// change runs a statement that writes.
+func (b *Backend) change(ctx context.Context, s tablesql.Statement, args ...any) (c change, err error) {
+	c.unsure, err = b.request(ctx, func(ctx context.Context) (err error) {
+		c.sent = time.Now()
+		c.rows, _, err = b.exec(ctx, s, args...)
 		return err
 	})
-	return changed, unsure, err
+	return c, err
 }
 
-// exec runs a statement and returns how many rows it has changed.
-func (b *Backend) exec(ctx context.Context, s tablesql.Statement, args ...any) (changed int64, err error) {
+// exec runs a statement once. It returns how many rows the statement has changed, and what MySQL's last_insert_id set.
+func (b *Backend) exec(ctx context.Context, s tablesql.Statement, args ...any) (changed, id int64, err error) {
 	result, err := b.db.ExecContext(ctx, s.Text, s.Args(args...)...)
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
-	return result.RowsAffected()
+	id, _ = result.LastInsertId() // other drivers return an error
+	changed, err = result.RowsAffected()
+	return changed, id, err
 }
 
-// query runs a statement and calls scan for each of its rows.
+// query runs a statement that reads, and calls scan for each of its rows. If the statement is repeated, scan may be
+// called for the same row again.
 func (b *Backend) query(ctx context.Context, s tablesql.Statement, args []any, scan func(*sql.Rows) error) error {
-	rows, err := b.db.QueryContext(ctx, s.Text, s.Args(args...)...)
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		if err := scan(rows); err != nil {
+	_, err := b.request(ctx, func(ctx context.Context) error {
+		rows, err := b.db.QueryContext(ctx, s.Text, s.Args(args...)...)
+		if err != nil {
 			return err
 		}
-	}
-	return rows.Err()
-}
-
-// keys runs a statement as a request of its own, and returns the keys in its rows.
-func (b *Backend) keys(ctx context.Context, s tablesql.Statement, arg any) (list []string, err error) {
-	_, err = b.request(ctx, func(ctx context.Context) error {
-		list = nil
-		return b.query(ctx, s, []any{arg}, func(rows *sql.Rows) error {
-			var key []byte
-			err := rows.Scan(&key)
-			list = append(list, string(key))
-			return err
-		})
+		defer rows.Close()
+		for err == nil && rows.Next() {
+			err = scan(rows)
+		}
+		return cmp.Or(err, rows.Err())
 	})
-	return list, err
+	return err
 }

@@ -16,8 +16,8 @@ type statements struct {
 	add      tablesql.Statement // MySQL only: adds a free row for the key $1
 	unlocked tablesql.Statement // reads the row of the key $1, unless a transaction has locked it; not for SQLite
 	release  tablesql.Statement // frees the key $1 if $2 is its owner and the lease has not expired
-	list     tablesql.Statement // lists the held keys from $1 on
-	ended    tablesql.Statement // lists keys that have been free for $1 µs
+	list     tablesql.Statement // reads the rows of the held keys from $1 on
+	ended    tablesql.Statement // reads rows of keys that have been free for $1 µs
 	purge    tablesql.Statement // deletes the key $2 if it has been free for $1 µs
 
 	// The statements for 1, 2, 4, … and maxBatch keys. They are long, so that each is made when it is first needed.
@@ -44,14 +44,19 @@ const update = `UPDATE TABLE SET
 	owner=$2
 	WHERE name=$1 AND (expires<=NOW OR owner=$2)`
 
+const (
+	maxBatch     = 1 << maxBatchBits // leases that one statement renews; SQLite and MySQL allow 32 000 placeholders
+	maxBatchBits = 10
+)
+
 func newStatements(d Dialect, table string) statements {
 	make := func(template string) tablesql.Statement { return tablesql.Make(d, table, template) }
 	s := statements{
 		grant:    make(upsert),
-		unlocked: make(rowsSQL(1) + ` FOR UPDATE SKIP LOCKED`),
+		unlocked: make(readRows + `name=$1 FOR UPDATE SKIP LOCKED`),
 		release:  make(`UPDATE TABLE SET owner=EMPTY, expires=-NOW WHERE name=$1 AND owner=$2 AND expires>NOW`),
-		list:     make(`SELECT name FROM TABLE WHERE name>=$1 AND expires>NOW`),
-		ended:    make(`SELECT name FROM TABLE WHERE abs(expires)<NOW-$1 LIMIT ` + strconv.Itoa(purgeMost)),
+		list:     make(readRows + `name>=$1 AND expires>NOW`),
+		ended:    make(readRows + `abs(expires)<NOW-$1 LIMIT ` + strconv.Itoa(purgeMost)),
 		purge:    make(`DELETE FROM TABLE WHERE abs(expires)<NOW-$1 AND name=$2`),
 	}
 	if d == MySQL {
@@ -60,65 +65,36 @@ func newStatements(d Dialect, table string) statements {
 	}
 	for i := range s.renew {
 		s.renew[i] = sync.OnceValue(func() tablesql.Statement { return make(renewal(d, 1<<i)) })
-		s.rows[i] = sync.OnceValue(func() tablesql.Statement { return make(rowsSQL(1 << i)) })
+		s.rows[i] = sync.OnceValue(func() tablesql.Statement { return make(readRows + `name IN (` + list(1<<i, 1) + `)`) })
 	}
 	return s
 }
 
-const (
-	maxBatch     = 1 << maxBatchBits // leases that one statement renews; SQLite and MySQL allow 32 000 placeholders
-	maxBatchBits = 10
-)
+// readRows is the beginning of each statement that reads rows.
+const readRows = `SELECT name, owner, token, expires-NOW FROM TABLE WHERE `
 
-// clock is the time at which MySQL evaluates an expression, in µs. NOW is when the statement began. A renewal may have
-// to wait for the row, while the lease ends, or while a later renewal is answered. With NOW, the statement would renew
-// the ended lease, or shorten what the later one has set. The difference of two local times is the same in every time
-// zone. It is wrong only if summer time begins or ends meanwhile.
-const clock = `NOW+greatest(0, timestampdiff(MICROSECOND, now(6), sysdate(6)))`
-
-// renewal returns the template of a statement that renews n leases. The arguments of each lease are the time from now
-// in µs, its key and its owner, in $1 to $3, $4 to $6 and so on. MySQL has one time for all, in $1, before the keys and
-// owners. For several leases on Postgres or MySQL, the statement skips rows that a transaction has locked (package
-// fence): otherwise one long transaction would delay the renewal of all leases.
+// renewal returns the template of a statement that renews n leases to $1 µs from now. Their keys follow in $2 and so
+// on, and then their owners. An owner is never used for two keys. For several leases on Postgres or MySQL, the
+// statement skips rows that a transaction has locked (package fence): otherwise one long transaction would delay the
+// renewal of all leases. The statement may have to wait for a row, while the lease ends, or while a later renewal is
+// answered. With NOW instead of CLOCK, it would renew the ended lease, or shorten what the later one has set.
 func renewal(d Dialect, n int) string {
+	live := ` WHERE name IN (` + list(n, 2) + `) AND owner IN (` + list(n, 2+n) + `) AND expires>CLOCK`
+	unlocked := `(SELECT name FROM TABLE` + live + ` FOR UPDATE SKIP LOCKED) AS unlocked`
 	switch {
-	case n == 1 && d == MySQL:
-		return `UPDATE TABLE SET expires=` + clock + `+$1 WHERE name=$2 AND owner=$3 AND expires>` + clock
-	case n == 1:
-		return `UPDATE TABLE SET expires=NOW+$1 WHERE name=$2 AND owner=$3 AND expires>NOW`
+	case n == 1 || d == SQLite:
+		return `UPDATE TABLE SET expires=CLOCK+$1` + live
 	case d == MySQL:
-		return `UPDATE TABLE AS l JOIN (SELECT name FROM TABLE WHERE name IN (` + list(n, 2, 2) + `)
-			AND owner IN (` + list(n, 3, 2) + `) AND expires>` + clock + ` FOR UPDATE SKIP LOCKED) AS free ON l.name=free.name
-			SET l.expires=` + clock + `+$1`
-	case d == Postgres:
-		return `UPDATE TABLE AS l SET expires=NOW+free.us FROM
-			(SELECT h.name, v.column1 AS us FROM TABLE AS h JOIN (VALUES ` + triples(n) + `) AS v
-			ON h.name=v.column2 AND h.owner=v.column3 WHERE h.expires>NOW FOR UPDATE OF h SKIP LOCKED) AS free
-			WHERE l.name=free.name AND l.expires>NOW`
+		return `UPDATE TABLE AS l JOIN ` + unlocked + ` ON l.name=unlocked.name SET l.expires=CLOCK+$1`
 	}
-	return `UPDATE TABLE AS l SET expires=NOW+v.column1
-		FROM (VALUES ` + triples(n) + `) AS v WHERE l.name=v.column2 AND l.owner=v.column3 AND l.expires>NOW`
+	return `UPDATE TABLE AS l SET expires=CLOCK+$1 FROM ` + unlocked + ` WHERE l.name=unlocked.name AND l.expires>CLOCK`
 }
 
-func rowsSQL(n int) string {
-	return `SELECT name, owner, token, expires-NOW FROM TABLE WHERE name IN (` + list(n, 1, 1) + `)`
-}
-
-// list returns n placeholders: $first, and each next one higher by step.
-func list(n, first, step int) string {
+// list returns n placeholders, of which first is the first.
+func list(n, first int) string {
 	placeholders := make([]string, n)
 	for i := range placeholders {
-		placeholders[i] = "$" + strconv.Itoa(first+i*step)
+		placeholders[i] = "$" + strconv.Itoa(first+i)
 	}
 	return strings.Join(placeholders, ", ")
-}
-
-// triples returns n rows of three placeholders each: a time, a key and an owner. A row before them, which is no lease,
-// determines the types of the columns.
-func triples(n int) string {
-	rows := []string{"(CAST(0 AS bigint), EMPTY, EMPTY)"}
-	for i := range n {
-		rows = append(rows, "("+list(3, 3*i+1, 1)+")")
-	}
-	return strings.Join(rows, ", ")
 }

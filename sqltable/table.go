@@ -55,7 +55,7 @@ func (b *Backend) open(ctx context.Context) error {
 	if _, err := b.holder(ctx, key); err != nil {
 		return err
 	}
-	if _, _, err := b.change(ctx, b.statements.release, []byte(key), []byte(owner)); err != nil { // changes no row
+	if _, err := b.change(ctx, b.statements.release, []byte(key), []byte(owner)); err != nil { // changes no row
 		return err
 	}
 	f, err := b.read(ctx)

@@ -42,17 +42,26 @@ var tableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,62}(\.[A-Za-z_][A-Z
 // ValidTable reports whether name, which may have a schema, can stand unquoted in a statement.
 func ValidTable(name string) bool { return tableName.MatchString(name) }
 
-// words are the words of a template that differ between the dialects. NOW is the database's clock in microseconds since
-// 1970, read when the statement runs; on MySQL, when the statement begins. Postgres's now() is the time at which the
-// transaction began, which may be long ago; date_part is faster than extract, and its float8 is exact to the
-// microsecond until 2106. MySQL's NOW() is local time, which repeats an hour in autumn.
+// The database's clock in microseconds since 1970. Postgres's now() is the time at which the transaction began, which
+// may be long ago; date_part is faster than extract, and its float8 is exact to the microsecond until 2106. MySQL's
+// NOW() is local time, which repeats an hour in autumn.
+const (
+	postgresNow = "(date_part('epoch', clock_timestamp())*1000000)::bigint"
+	mysqlNow    = "timestampdiff(MICROSECOND, '1970-01-01 00:00:00', utc_timestamp(6))"
+	sqliteNow   = "CAST(unixepoch('subsec')*1000000 AS INTEGER)"
+)
+
+// mysqlWait is for how long a statement of MySQL has run, as it evaluates an expression. The difference of two local
+// times is the same in every time zone. It is wrong only if summer time begins or ends meanwhile.
+const mysqlWait = "greatest(0, timestampdiff(MICROSECOND, now(6), sysdate(6)))"
+
+// words are the words of a template that differ between the dialects. CLOCK is the database's clock as the statement
+// evaluates an expression. NOW is simpler on MySQL: the clock as the statement began.
 var words = map[Dialect]*strings.Replacer{
-	Postgres: strings.NewReplacer(
-		"NOW", "(date_part('epoch', clock_timestamp())*1000000)::bigint", "EMPTY", "''::bytea", "BYTES", "bytea"),
-	MySQL: strings.NewReplacer(
-		"NOW", "timestampdiff(MICROSECOND, '1970-01-01 00:00:00', utc_timestamp(6))", "EMPTY", "x''", "BYTES", "binary"),
-	SQLite: strings.NewReplacer(
-		"NOW", "CAST(unixepoch('subsec')*1000000 AS INTEGER)", "EMPTY", "x''", "BYTES", "blob", "greatest(", "max("),
+	Postgres: strings.NewReplacer("NOW", postgresNow, "CLOCK", postgresNow, "EMPTY", "''::bytea", "BYTES", "bytea"),
+	MySQL:    strings.NewReplacer("NOW", mysqlNow, "CLOCK", mysqlNow+"+"+mysqlWait, "EMPTY", "x''", "BYTES", "binary"),
+	SQLite: strings.NewReplacer("NOW", sqliteNow, "CLOCK", sqliteNow, "EMPTY", "x''", "BYTES", "blob",
+		"greatest(", "max("),
 }
 
 var placeholder = regexp.MustCompile(`\$[0-9]+`)
