@@ -254,6 +254,27 @@ func TestSerializable(t *testing.T) {
 	}
 }
 
+// loseReply cuts p's connections instead of passing on the first reply after which done is true. Unlike
+// Proxy.LoseReply, it does not mistake the reply to a purge for the right one.
+func loseReply(p *storetest.Proxy, done func() bool) (lost <-chan struct{}) {
+	var once sync.Once
+	cut := make(chan struct{})
+	p.Set(func(p *storetest.Proxy) {
+		p.Replies = func([]byte) bool {
+			first := false
+			if done() {
+				once.Do(func() {
+					first = true
+					p.Cut()
+					close(cut)
+				})
+			}
+			return !first
+		}
+	})
+	return cut
+}
+
 // If the first try of a renewal gets no reply, and the second one does, the first may still reach the database after a
 // longer renewal. The lease then ends for its holder before it ends in the database.
 func TestRepeatedRenewalArrivesLate(t *testing.T) {
@@ -276,11 +297,15 @@ func TestRepeatedRenewalArrivesLate(t *testing.T) {
 			t.Fatalf("%s: %v", how, err)
 		}
 		r.TTL = short
-		lost := p.LoseReply()
+		lost := loseReply(p, func() bool {
+			h, err := other.Inspect(t.Context(), how)
+			return err == nil && h.TTL <= short
+		})
 		if l, err = renew(r, l); err != nil {
 			t.Fatalf("%s: %v", how, err)
 		}
 		<-lost
+		p.Set(func(p *storetest.Proxy) { p.Replies = nil })
 		if err := l.Renew(t.Context(), long); err != nil {
 			t.Fatalf("%s, then a longer renewal: %v", how, err)
 		}
@@ -310,20 +335,9 @@ func TestLostReplyOfBreak(t *testing.T) {
 	if err := b.Break(t.Context(), "other", r.Owner); !errors.Is(err, backend.ErrLost) { // on the connection of the acquire
 		t.Fatal(err)
 	}
-	var once sync.Once
-	lost := make(chan struct{})
-	p.Set(func(p *storetest.Proxy) {
-		p.Replies = func([]byte) bool { // not LoseReply, because the reply to a purge may arrive first
-			first := false
-			if h, err := other.Inspect(t.Context(), "k"); err == nil && !h.Held() {
-				once.Do(func() {
-					first = true
-					p.Cut()
-					close(lost)
-				})
-			}
-			return !first
-		}
+	lost := loseReply(p, func() bool {
+		h, err := other.Inspect(t.Context(), "k")
+		return err == nil && !h.Held()
 	})
 	if err := b.Break(t.Context(), "k", r.Owner); err != nil {
 		t.Errorf("break whose reply was lost: %v", err)
@@ -373,20 +387,9 @@ func TestRepeatedGrantArrivesLate(t *testing.T) {
 	b, other := opened(t, strings.Replace(url, s.Addr, p.Addr, 1)), opened(t, url)
 	release(t, acquire(t, b, req("k", time.Minute))) // prepares the statement
 	r := req("k", time.Minute)
-	var once sync.Once
-	lost := make(chan struct{})
-	p.Set(func(p *storetest.Proxy) {
-		p.Replies = func([]byte) bool { // not LoseReply, because the reply to a purge may arrive first
-			first := false
-			if h, err := other.Inspect(t.Context(), "k"); err == nil && h.Owner == r.Owner {
-				once.Do(func() {
-					first = true
-					p.Cut()
-					close(lost)
-				})
-			}
-			return !first
-		}
+	lost := loseReply(p, func() bool {
+		h, err := other.Inspect(t.Context(), "k")
+		return err == nil && h.Owner == r.Owner
 	})
 	l := acquire(t, b, r)
 	<-lost
