@@ -9,27 +9,22 @@ import (
 	"github.com/anylock/lock/internal/tablesql"
 )
 
-// columns are the columns of the table. They are binary, because MySQL's text types treat "a", "A" and "a " as the same
-// value. Postgres keeps a renewed row on its page if the page has room, hence the fillfactor.
+// columns are the columns of the table.
 var columns = map[Dialect]string{
-	Postgres: `(
-	name bytea PRIMARY KEY,
-	owner bytea NOT NULL,
+	Postgres: columnsOf("bytea", "bytea") + " WITH (fillfactor = 50)", // a page has room for renewed rows
+	MySQL:    columnsOf("varbinary(1024)", "varbinary(255)") + " ENGINE=InnoDB",
+	SQLite:   columnsOf("BLOB", "BLOB") + " WITHOUT ROWID",
+}
+
+// columnsOf returns the columns for these types of names and owners. The types are binary, because MySQL's text types
+// treat "a", "A" and "a " as the same value.
+func columnsOf(name, owner string) string {
+	return `(
+	name ` + name + ` NOT NULL PRIMARY KEY,
+	owner ` + owner + ` NOT NULL,
 	token bigint NOT NULL,
 	expires bigint NOT NULL
-) WITH (fillfactor = 50)`,
-	MySQL: `(
-	name varbinary(1024) NOT NULL PRIMARY KEY,
-	owner varbinary(255) NOT NULL,
-	token bigint NOT NULL,
-	expires bigint NOT NULL
-) ENGINE=InnoDB`,
-	SQLite: `(
-	name BLOB NOT NULL PRIMARY KEY,
-	owner BLOB NOT NULL,
-	token INTEGER NOT NULL,
-	expires INTEGER NOT NULL
-) WITHOUT ROWID`,
+)`
 }
 
 // DDL returns the statement that creates a table of leases, for the application's migrations. An empty name means
