@@ -78,6 +78,34 @@ func TestLockedRow(t *testing.T) {
 	storetest.ReleaseMany(list)
 }
 
+// A lease whose row is locked does not delay the others of its batch, even if no other lease has its TTL.
+func TestLockedRowOfAnotherTTL(t *testing.T) {
+	t.Parallel()
+	s := together.Get(t)
+	const ttl, timeout = time.Minute, 20 * time.Second
+	b := opened(t, tableURL(s)+"&lock_table=other_ttl&timeout="+timeout.String())
+	list := storetest.HoldMany(t, b, 0, 3, ttl)
+	list[1].TTL = 2 * ttl
+	c := dialed(t, s.PostgresURL())
+	exec(t, c, `BEGIN`, `SELECT 1 FROM other_ttl WHERE name='many1' FOR SHARE`)
+	begun := time.Now()
+	for i, err := range b.RenewBatch(t.Context(), list) {
+		if (err != nil) != (i == 1) || errors.Is(err, backend.ErrLost) {
+			t.Errorf("lease %d: %v", i, err)
+		}
+	}
+	if took := time.Since(begun); took > timeout/2 {
+		t.Errorf("the batch waited for %v", took)
+	}
+	exec(t, c, `COMMIT`)
+	for i, err := range b.RenewBatch(t.Context(), list) {
+		if left := time.Until(list[i].Lease.Deadline()); err != nil || left > list[i].TTL || left < list[i].TTL-soon {
+			t.Errorf("lease %d of %v: %v, %v", i, list[i].TTL, left, err)
+		}
+	}
+	storetest.ReleaseMany(list)
+}
+
 // If a request gets no reply, an expired key whose row is not locked is not reported as held by its last owner.
 func TestNoReplyForExpiredKey(t *testing.T) {
 	t.Parallel()
