@@ -1,6 +1,7 @@
 package sqltable
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -19,10 +20,7 @@ func (b *Backend) Resume(ctx context.Context, r backend.Request) (backend.Lease,
 			return nil, err
 		}
 		h, err := b.row(ctx, r.Key)
-		if err == nil {
-			err = renewalError(h, r.Owner, ttl-time.Since(c.sent))
-		}
-		if err != nil {
+		if err = cmp.Or(err, renewalError(h, r.Owner, ttl-time.Since(c.sent))); err != nil {
 			return nil, err
 		}
 		return b.leases.Resume(r, kit.Grant{Token: h.Token, Sent: c.sent, TTL: ttl, Unsure: c.unsure})
