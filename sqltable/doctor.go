@@ -55,6 +55,9 @@ var rules = map[Dialect][]rule{
 			Why: "no grant would be committed", Set: "autocommit=1 in the data source name"},
 		{Severity: backend.Critical, Code: "not-innodb", Found: settingIs("engine"),
 			Why: "only InnoDB locks rows until a transaction ends", Set: "ALTER TABLE … ENGINE=InnoDB"},
+		{Severity: backend.Warning, Code: "read-only", Found: settingIs("read_only", "on", "1"),
+			Why: "only a superuser can write to a replica, and its locks exclude nobody who uses the primary",
+			Set: "the address of the primary"},
 		{Severity: backend.Warning, Code: "asynchronous-commit",
 			Found: settingIs("innodb_flush_log_at_trx_commit", "0", "2"),
 			Why:   "a crash of the machine loses the last grants", Set: "innodb_flush_log_at_trx_commit=1"},
@@ -71,15 +74,17 @@ var rules = map[Dialect][]rule{
 
 // queries are the templates of statements that read facts: each returns rows of a name and a value.
 var queries = map[Dialect][]string{
-	Postgres: {`SELECT * FROM (VALUES ('now', (NOW)::text), ('fsync', current_setting('fsync')),
-		('synchronous_commit', current_setting('synchronous_commit')),
-		('isolation', current_setting('default_transaction_isolation')),
-		('persistence', (SELECT relpersistence::text FROM pg_class WHERE oid=to_regclass('TABLE'))),
-		('unique index on name', (SELECT count(*)::text FROM pg_index AS i
-			JOIN pg_attribute AS a ON a.attrelid=i.indrelid AND a.attnum=i.indkey[0]
-			WHERE i.indrelid=to_regclass('TABLE') AND a.attname='name' AND i.indisunique AND i.indisvalid AND i.indimmediate
-				AND i.indpred IS NULL AND i.indnkeyatts=1))) AS facts`},
-	MySQL: {`SHOW VARIABLES WHERE variable_name IN ('autocommit', 'innodb_flush_log_at_trx_commit')`,
+	Postgres: {`SELECT * FROM (VALUES ('now', NOW::pg_catalog.text),
+		('fsync', pg_catalog.current_setting('fsync')),
+		('synchronous_commit', pg_catalog.current_setting('synchronous_commit')),
+		('isolation', pg_catalog.current_setting('default_transaction_isolation')),
+		('persistence', (SELECT relpersistence::pg_catalog.text FROM pg_catalog.pg_class
+			WHERE oid==pg_catalog.to_regclass('TABLE'))),
+		('unique index on name', (SELECT pg_catalog.count(*)::pg_catalog.text FROM pg_catalog.pg_index AS i
+			JOIN pg_catalog.pg_attribute AS a ON a.attrelid==i.indrelid AND a.attnum==i.indkey[0]
+			WHERE i.indrelid==pg_catalog.to_regclass('TABLE') AND a.attname=='name' AND i.indisunique AND i.indisvalid
+				AND i.indimmediate AND i.indpred IS NULL AND i.indnkeyatts==1))) AS facts`},
+	MySQL: {`SHOW VARIABLES WHERE variable_name IN ('autocommit', 'innodb_flush_log_at_trx_commit', 'read_only')`,
 		`SELECT 'now', NOW
 		UNION ALL SELECT 'engine', nullif(engine, 'InnoDB') FROM information_schema.tables WHERE ` + isTable,
 		`SELECT 'unique index on name', count(*) FROM (SELECT 1 FROM information_schema.statistics

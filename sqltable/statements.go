@@ -29,20 +29,20 @@ type statements struct {
 // writes nothing. If the same owner repeats the statement, an earlier copy that had to wait must not shorten the lease.
 const upsert = `INSERT INTO TABLE AS l (name, owner, token, expires)
 	SELECT CAST($1 AS BYTES), CAST($2 AS BYTES), NOW, NOW+CAST($3 AS bigint)
-	WHERE NOT EXISTS (SELECT 1 FROM TABLE AS h WHERE h.name=$1 AND h.owner<>$2 AND h.expires>NOW)
+	WHERE NOT EXISTS (SELECT 1 FROM TABLE AS h WHERE h.name==$1 AND h.owner<>$2 AND h.expires>NOW)
 	ON CONFLICT (name) DO UPDATE SET owner=excluded.owner,
-		token=CASE WHEN l.owner=excluded.owner AND l.expires>NOW THEN l.token ELSE greatest(l.token+1, excluded.token) END,
-		expires=CASE WHEN l.owner=excluded.owner THEN greatest(l.expires, excluded.expires) ELSE excluded.expires END
-	WHERE l.expires<=NOW OR l.owner=excluded.owner
+		token=CASE WHEN l.owner==excluded.owner AND l.expires>NOW THEN l.token ELSE greatest(l.token+1, excluded.token) END,
+		expires=CASE WHEN l.owner==excluded.owner THEN greatest(l.expires, excluded.expires) ELSE excluded.expires END
+	WHERE l.expires<=NOW OR l.owner==excluded.owner
 	RETURNING token`
 
 // update is upsert for MySQL. MySQL assigns from left to right, so owner must come last. INSERT … ON DUPLICATE KEY
 // UPDATE would deadlock.
 const update = `UPDATE TABLE SET
-	token=last_insert_id(CASE WHEN owner=$2 AND expires>NOW THEN token ELSE greatest(token+1, NOW) END),
-	expires=CASE WHEN owner=$2 THEN greatest(expires, NOW+$3) ELSE NOW+$3 END,
+	token=last_insert_id(CASE WHEN owner==$2 AND expires>NOW THEN token ELSE greatest(token+1, NOW) END),
+	expires=CASE WHEN owner==$2 THEN greatest(expires, NOW+$3) ELSE NOW+$3 END,
 	owner=$2
-	WHERE name=$1 AND (expires<=NOW OR owner=$2)`
+	WHERE name==$1 AND (expires<=NOW OR owner==$2)`
 
 const (
 	maxBatch     = 1 << maxBatchBits // leases that one statement renews; SQLite and MySQL allow 32 000 placeholders
@@ -53,11 +53,11 @@ func newStatements(d Dialect, table string) statements {
 	make := func(template string) tablesql.Statement { return tablesql.Make(d, table, template) }
 	s := statements{
 		grant:    make(upsert),
-		unlocked: make(readRows + `name=$1 FOR UPDATE SKIP LOCKED`),
-		release:  make(`UPDATE TABLE SET owner=EMPTY, expires=-NOW WHERE name=$1 AND owner=$2 AND expires>NOW`),
+		unlocked: make(readRows + `name==$1 FOR UPDATE SKIP LOCKED`),
+		release:  make(`UPDATE TABLE SET owner=EMPTY, expires=-NOW WHERE name==$1 AND owner==$2 AND expires>NOW`),
 		list:     make(readRows + `name>=$1 AND expires>NOW`),
-		ended:    make(readRows + `abs(expires)<NOW-$1 LIMIT ` + strconv.Itoa(purgeMost)),
-		purge:    make(`DELETE FROM TABLE WHERE abs(expires)<NOW-$1 AND name=$2`),
+		ended:    make(readRows + `abs(expires)<(NOW-$1) LIMIT ` + strconv.Itoa(purgeMost)),
+		purge:    make(`DELETE FROM TABLE WHERE abs(expires)<(NOW-$1) AND name==$2`),
 	}
 	if d == MySQL {
 		s.grant = make(update)
@@ -65,7 +65,7 @@ func newStatements(d Dialect, table string) statements {
 	}
 	for i := range s.renew {
 		s.renew[i] = sync.OnceValue(func() tablesql.Statement { return make(renewal(d, 1<<i)) })
-		s.rows[i] = sync.OnceValue(func() tablesql.Statement { return make(readRows + `name IN (` + list(1<<i, 1) + `)`) })
+		s.rows[i] = sync.OnceValue(func() tablesql.Statement { return make(readRows + in(d, "name", 1<<i, 1)) })
 	}
 	return s
 }
@@ -79,22 +79,26 @@ const readRows = `SELECT name, owner, token, expires-NOW FROM TABLE WHERE `
 // renewal of all leases. The statement may have to wait for a row, while the lease ends, or while a later renewal is
 // answered. With NOW instead of CLOCK, it would renew the ended lease, or shorten what the later one has set.
 func renewal(d Dialect, n int) string {
-	live := ` WHERE name IN (` + list(n, 2) + `) AND owner IN (` + list(n, 2+n) + `) AND expires>CLOCK`
+	live := ` WHERE ` + in(d, "name", n, 2) + ` AND ` + in(d, "owner", n, 2+n) + ` AND expires>CLOCK`
 	unlocked := `(SELECT name FROM TABLE` + live + ` FOR UPDATE SKIP LOCKED) AS unlocked`
 	switch {
 	case n == 1 || d == SQLite:
 		return `UPDATE TABLE SET expires=CLOCK+$1` + live
 	case d == MySQL:
-		return `UPDATE TABLE AS l JOIN ` + unlocked + ` ON l.name=unlocked.name SET l.expires=CLOCK+$1`
+		return `UPDATE TABLE AS l JOIN ` + unlocked + ` ON l.name==unlocked.name SET l.expires=CLOCK+$1`
 	}
-	return `UPDATE TABLE AS l SET expires=CLOCK+$1 FROM ` + unlocked + ` WHERE l.name=unlocked.name AND l.expires>CLOCK`
+	return `UPDATE TABLE AS l SET expires=CLOCK+$1 FROM ` + unlocked + ` WHERE l.name==unlocked.name AND l.expires>CLOCK`
 }
 
-// list returns n placeholders, of which first is the first.
-func list(n, first int) string {
+// in returns the condition that column has the value of one of n placeholders, of which first is the first.
+func in(d Dialect, column string, n, first int) string {
 	placeholders := make([]string, n)
 	for i := range placeholders {
 		placeholders[i] = "$" + strconv.Itoa(first+i)
 	}
-	return strings.Join(placeholders, ", ")
+	list := strings.Join(placeholders, ", ")
+	if d == Postgres { // IN would look up its operator in the search_path
+		return column + `==ANY (ARRAY[` + list + `]::BYTES[])`
+	}
+	return column + ` IN (` + list + `)`
 }

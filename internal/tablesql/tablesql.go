@@ -46,7 +46,7 @@ func ValidTable(name string) bool { return tableName.MatchString(name) }
 // may be long ago; date_part is faster than extract, and its float8 is exact to the microsecond until 2106. MySQL's
 // NOW() is local time, which repeats an hour in autumn.
 const (
-	postgresNow = "(date_part('epoch', clock_timestamp())*1000000)::bigint"
+	postgresNow = "(pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) OPERATOR(pg_catalog.*) 1000000)::bigint"
 	mysqlNow    = "timestampdiff(MICROSECOND, '1970-01-01 00:00:00', utc_timestamp(6))"
 	sqliteNow   = "CAST(unixepoch('subsec')*1000000 AS INTEGER)"
 )
@@ -56,13 +56,25 @@ const (
 const mysqlWait = "greatest(0, timestampdiff(MICROSECOND, now(6), sysdate(6)))"
 
 // words are the words of a template that differ between the dialects. CLOCK is the database's clock as the statement
-// evaluates an expression. NOW is simpler on MySQL: the clock as the statement began.
+// evaluates an expression. NOW is simpler on MySQL: the clock as the statement began. A comparison is written ==, because
+// = assigns.
+//
+// Postgres looks an unqualified function, type or operator up in the search_path, which may begin with a schema of
+// somebody else. So all of them are qualified.
 var words = map[Dialect]*strings.Replacer{
-	Postgres: strings.NewReplacer("NOW", postgresNow, "CLOCK", postgresNow, "EMPTY", "''::bytea", "BYTES", "bytea"),
-	MySQL:    strings.NewReplacer("NOW", mysqlNow, "CLOCK", mysqlNow+"+"+mysqlWait, "EMPTY", "x''", "BYTES", "binary"),
+	Postgres: strings.NewReplacer("NOW", postgresNow, "CLOCK", postgresNow, "EMPTY", "''::pg_catalog.bytea",
+		"BYTES", "pg_catalog.bytea", "abs(", "pg_catalog.abs(",
+		"==", qualified("="), "<>", qualified("<>"), "<=", qualified("<="), ">=", qualified(">="),
+		"<", qualified("<"), ">", qualified(">"), "+", qualified("+"), "-", qualified("-")),
+	MySQL: strings.NewReplacer("NOW", mysqlNow, "CLOCK", mysqlNow+"+"+mysqlWait, "EMPTY", "x''", "BYTES", "binary",
+		"==", "="),
 	SQLite: strings.NewReplacer("NOW", sqliteNow, "CLOCK", sqliteNow, "EMPTY", "x''", "BYTES", "blob",
 		"greatest(", "max("),
 }
+
+// qualified returns one of Postgres's own operators. All qualified operators have the same precedence, so a template
+// needs parentheses where an operand has an operator.
+func qualified(operator string) string { return " OPERATOR(pg_catalog." + operator + ") " }
 
 var placeholder = regexp.MustCompile(`\$[0-9]+`)
 
@@ -106,7 +118,7 @@ func (s Statement) Args(args ...any) []any {
 // CheckLease returns the statement that selects one row if the owner $2 holds the key $1. Until the statement's
 // transaction ends, nobody else is granted the key.
 func CheckLease(d Dialect, table string) Statement {
-	held := ` WHERE name=$1 AND owner=$2 AND expires>NOW`
+	held := ` WHERE name==$1 AND owner==$2 AND expires>NOW`
 	switch d {
 	case Postgres:
 		return Make(d, table, `SELECT 1 FROM TABLE`+held+` FOR SHARE`)

@@ -55,8 +55,8 @@ func (noDriver) Open(string) (driver.Conn, error) { return nil, errors.ErrUnsupp
 
 // setUp overrides the database's default isolation level if the connection is to the server itself. A pooler would keep
 // the setting for its other clients. setUp returns whether the connection is direct.
-const setUp = `SELECT CASE WHEN pg_backend_pid() = $1::bigint
-	THEN set_config('default_transaction_isolation', 'read committed', false) END IS NOT NULL`
+const setUp = `SELECT CASE WHEN pg_catalog.pg_backend_pid() OPERATOR(pg_catalog.=) $1::bigint
+	THEN pg_catalog.set_config('default_transaction_isolation', 'read committed', false) END IS NOT NULL`
 
 func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
