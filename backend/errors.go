@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"unicode/utf8"
 )
 
 // The errors that callers act on. Match them with errors.Is.
@@ -52,12 +51,11 @@ func (e *HeldError) Error() string {
 	return "held by " + who + rest
 }
 
-// printable returns s as it can appear in a line of a log: quoted if it contains a character that is not printable.
+// printable returns s as it can appear in a line of a log: quoted if quotes change a character, for example one that is
+// not printable.
 func printable(s string) string {
-	for _, r := range s {
-		if r == utf8.RuneError || !strconv.IsPrint(r) {
-			return strconv.Quote(s)
-		}
+	if quoted := strconv.Quote(s); quoted != `"`+s+`"` {
+		return quoted
 	}
 	return s
 }

@@ -113,13 +113,8 @@ func (g Guarantees) ValidateTTL(ttl time.Duration) error {
 
 // Round returns the TTL that a store with these guarantees grants for ttl: at least MinTTL, rounded up to Granularity.
 func (g Guarantees) Round(ttl time.Duration) time.Duration {
-	ttl = max(ttl, g.MinTTL)
-	if u := g.Granularity; u > 1 {
-		if over := ttl % u; over != 0 {
-			ttl += u - over
-		}
-	}
-	return ttl
+	unit := max(g.Granularity, 1)
+	return (max(ttl, g.MinTTL) + unit - 1).Truncate(unit)
 }
 
 // Margin returns how much shorter the time to a lease's deadline is than its TTL: 1 % for clocks that run at different

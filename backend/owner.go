@@ -1,6 +1,7 @@
 package backend
 
 import (
+	"cmp"
 	"crypto/rand"
 	"encoding/hex"
 	"fmt"
@@ -55,19 +56,13 @@ func (h Holder) Label() string {
 }
 
 var hostLabel = sync.OnceValue(func() string {
-	host, err := os.Hostname()
-	if err != nil || host == "" {
-		host = "unknown"
-	}
+	host, _ := os.Hostname() // "" after an error
 	host = strings.Map(func(r rune) rune {
 		if r <= ' ' || r > '~' || r == '@' || r == ':' {
 			return '_'
 		}
 		return r
-	}, host)
+	}, cmp.Or(host, "unknown"))
 	const most = 64
-	if len(host) > most {
-		host = host[:most]
-	}
-	return host + ":" + strconv.Itoa(os.Getpid())
+	return host[:min(len(host), most)] + ":" + strconv.Itoa(os.Getpid())
 })
