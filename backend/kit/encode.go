@@ -3,6 +3,7 @@ package kit
 import (
 	"crypto/sha256"
 	"encoding/base32"
+	"net/url"
 	"strings"
 )
 
@@ -34,9 +35,7 @@ func (e Encoding) Encode(key string) string {
 		if e.plain(c) && c != '%' {
 			b.WriteByte(c)
 		} else {
-			b.WriteByte('%')
-			b.WriteByte(hexDigits[c>>4])
-			b.WriteByte(hexDigits[c&15])
+			b.Write([]byte{'%', hexDigits[c>>4], hexDigits[c&15]})
 		}
 	}
 	name := b.String()
@@ -48,30 +47,15 @@ func (e Encoding) Encode(key string) string {
 }
 
 func (e Encoding) plain(c byte) bool {
-	switch {
-	case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '-', c == '_':
-		return true
-	}
-	return strings.IndexByte(e.Extra, c) >= 0
+	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-' || c == '_' ||
+		strings.IndexByte(e.Extra, c) >= 0
 }
 
 // Decode returns the key whose name is name. ok is false for a name that Encode does not produce, and for a name that
 // Encode has cut short.
 func (e Encoding) Decode(name string) (key string, ok bool) {
-	var b strings.Builder
-	for i := 0; i < len(name); i++ {
-		c := name[i]
-		if c == '%' && i+2 < len(name) {
-			high, low := strings.IndexByte(hexDigits, name[i+1]), strings.IndexByte(hexDigits, name[i+2])
-			if high < 0 || low < 0 {
-				return "", false
-			}
-			c = byte(high<<4 | low)
-			i += 2
-		}
-		b.WriteByte(c)
-	}
-	if key = b.String(); e.Encode(key) != name {
+	key, err := url.PathUnescape(name)
+	if err != nil || e.Encode(key) != name {
 		return "", false
 	}
 	return key, true
