@@ -44,11 +44,12 @@ func (s *Leases) cleanUp(l *Life, ttl time.Duration, mayRegrant bool) {
 		closing := s.closing.Done()
 		for pause := cleanupFirst; ; pause = min(2*pause, cleanupMost) {
 			err := s.tryRelease(ctx, l)
-			answered := err == nil || errors.Is(err, backend.ErrLost)
+			isAbsent := errors.Is(err, backend.ErrLost)
 			switch enough := time.Since(absent) >= lateArrival || closing == nil; {
-			case answered && !mayRegrant, answered && err != nil && !absent.IsZero() && enough:
+			case err != nil && !isAbsent: // no answer
+			case !mayRegrant, isAbsent && !absent.IsZero() && enough:
 				return
-			case answered && (err == nil || absent.IsZero()):
+			case err == nil || absent.IsZero():
 				absent = time.Now()
 			}
 			select {

@@ -127,12 +127,11 @@ func (s *Leases) Base() context.Context { return s.base }
 // Drain waits, after Close, until no call, renewal, release or background work is under way, but no longer than a
 // second.
 func (s *Leases) Drain() {
-	t := time.NewTimer(closeGrace)
-	defer t.Stop()
+	grace := time.After(closeGrace)
 	for s.underway.Load() > 0 {
 		select {
 		case <-s.idle:
-		case <-t.C:
+		case <-grace:
 			return
 		}
 	}

@@ -16,15 +16,12 @@ func (l *Life) Release(ctx context.Context) error {
 		return err
 	}
 	err = l.leases.requests.ReleaseLease(bound, l)
-	switch { // a context error is not the caller's: bound ignores the end of the caller's context
-	case !IsContextError(err):
-	case Ended(bound):
+	if IsContextError(err) && Ended(bound) {
 		err = fmt.Errorf("%w: no answer within %v", backend.ErrUnavailable, l.leases.timeout)
-	default:
-		err = fmt.Errorf("%w: %v", backend.ErrUnavailable, err)
 	}
 	bound.cancel()
-	return l.endRelease(err, bound != &l.release)
+	// A context's error is never that of the caller's context, whose end bound ignores.
+	return l.endRelease(NotOurs(context.Background(), err), bound != &l.release)
 }
 
 // beginRelease waits until no other release is under way, and moves a live lease to releasing. bound is the context of

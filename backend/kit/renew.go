@@ -68,10 +68,7 @@ func (l *Life) NoteUnanswered(ttl time.Duration) {
 
 // shortestTTLLocked returns ttl, or the shortest TTL of the unanswered renewals if that is shorter.
 func (l *Life) shortestTTLLocked(ttl time.Duration) time.Duration {
-	if l.unansweredTTL > 0 {
-		return min(ttl, l.unansweredTTL)
-	}
-	return ttl
+	return min(ttl, cmp.Or(l.unansweredTTL, ttl))
 }
 
 // endRenewLocked records the answer to a renewal to ttl. endErr is the error of a lease that is no longer live, or nil.

@@ -22,11 +22,8 @@ type Pause struct {
 // be free. If hint is shorter, the pause is hint plus a little jitter.
 func (p *Pause) Next(hint time.Duration) time.Duration {
 	upper := min(3*max(p.last, p.Min), p.Max)
-	d := p.Min
-	if upper > p.Min {
-		d += rand.N(upper - p.Min)
-	}
-	p.last = max(d, p.Min)
+	d := p.Min + rand.N(max(upper-p.Min, 1))
+	p.last = d
 	if hint > 0 && hint < d {
 		d = hint + rand.N(p.Min+1)
 	}
