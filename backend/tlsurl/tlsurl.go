@@ -37,14 +37,14 @@ func Config(u driver.URL) (*tls.Config, error) {
 	case cert == "" || key == "":
 		return nil, invalid(u, "parameters %s and %s go together", driver.ParamCert, driver.ParamKey)
 	}
-	load := func() (*tls.Certificate, error) {
+	load := func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 		pair, err := tls.LoadX509KeyPair(cert, key)
 		return &pair, err
 	}
-	if _, err := load(); err != nil {
+	if _, err := load(nil); err != nil {
 		return nil, invalid(u, "%s and %s: %v", driver.ParamCert, driver.ParamKey, err)
 	}
-	c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return load() }
+	c.GetClientCertificate = load
 	return c, nil
 }
 
