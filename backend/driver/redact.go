@@ -43,39 +43,29 @@ func Mask(raw string) string {
 	if _, err := SplitURL(raw); err != nil {
 		return ""
 	}
+	masked, _ := maskPasswords(raw)
+	return masked
+}
+
+// maskPasswords implements Mask. It also returns how many passwords masked has, not counting those of URLs in its
+// parameters.
+func maskPasswords(raw string) (masked string, own int) {
 	inner := 0
-	toMask := func(string) string { return mask }
-	masked := rewrite(raw, toMask, func(url string) string {
-		url = Mask(url)
-		inner += countMasks(url)
+	masked = rewrite(raw, func(string) string { own++; return mask }, func(url string) string {
+		url, n := maskPasswords(url)
+		inner += n
 		return url
 	})
 	_, query, _ := strings.Cut(raw, "?")
-	given := strings.Count("&"+query, "&"+ParamPassword+"=")
-	return masked + strings.Repeat("&"+ParamPassword+"="+mask, max(0, inner-given))
+	missing := max(0, inner-strings.Count("&"+query, "&"+ParamPassword+"="))
+	return masked + strings.Repeat("&"+ParamPassword+"="+mask, missing), own + missing
 }
-
-// countMasks returns how many passwords of raw are ***, not counting those of URLs in its parameters.
-func countMasks(raw string) int {
-	n := 0
-	rewrite(raw, func(secret string) string {
-		if secret == mask {
-			n++
-		}
-		return secret
-	}, same)
-	return n
-}
-
-func same(url string) string { return url }
 
 // HasPassword reports whether raw, or a URL in one of its parameters, has a password. It returns true if SplitURL
 // refuses raw.
 func HasPassword(raw string) bool {
-	if _, err := SplitURL(raw); err != nil {
-		return true
-	}
-	return len(secrets(raw)) > 0
+	_, err := SplitURL(raw)
+	return err != nil || len(secrets(raw)) > 0
 }
 
 // FillPasswords replaces each *** that stands for a password in urls with the next element of passwords. If passwords
@@ -98,7 +88,7 @@ func FillPasswords(urls, passwords []string) ([]string, error) {
 				return secret
 			}
 			return Escape(passwords[used-1])
-		}, same)
+		}, func(url string) string { return url })
 	}
 	if used != len(passwords) {
 		return nil, fmt.Errorf("%w: url: %d %s for %d urls with *** as password", backend.ErrInvalid, len(passwords),
@@ -148,19 +138,15 @@ func secrets(raw string) []string {
 	var collect func(raw string) string
 	collect = func(raw string) string {
 		return rewrite(raw, func(secret string) string {
-			list = append(list, secret)
-			for _, decode := range []func(string) (string, error){url.PathUnescape, url.QueryUnescape} {
-				if plain, err := decode(secret); err == nil {
-					list = append(list, plain)
-				}
+			inPath, _ := url.PathUnescape(secret) // "" after an error
+			inQuery, _ := url.QueryUnescape(secret)
+			for _, s := range []string{secret, inPath, inQuery} {
+				list = append(list, s, unquoted(strconv.Quote(s)))
 			}
 			return secret
 		}, collect)
 	}
 	collect(raw)
-	for _, s := range list {
-		list = append(list, unquoted(strconv.Quote(s)))
-	}
 	slices.SortFunc(list, func(a, b string) int { return cmp.Or(cmp.Compare(len(b), len(a)), cmp.Compare(a, b)) })
 	return slices.DeleteFunc(slices.Compact(list), func(s string) bool { return len(s) < least || s == mask })
 }
