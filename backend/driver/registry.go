@@ -44,7 +44,7 @@ func (d Driver) OpenURL(ctx context.Context, raw string) (backend.Backend, error
 	if err != nil {
 		return nil, err
 	}
-	b, err := openWithin(ctx, d.Open, u)
+	b, err := d.openWithin(ctx, u)
 	if err != nil {
 		return nil, CleanError(raw, err) // not b: a nil pointer in an interface is not nil
 	}
