@@ -86,18 +86,16 @@ func (u *URL) splitAuthority(authority string) (wrong string) {
 	if !hasUser {
 		userinfo, hosts = "", authority
 	}
-	if strings.Contains(hosts, "@") {
-		return "more than one '@'; escape @ as %40 in a user or password"
-	}
-	if strings.ContainsAny(userinfo, `[]\`) {
-		return `'[', ']' or '\' in a user or password; escape them as %5B, %5D and %5C`
-	}
 	user, password, _ := strings.Cut(userinfo, ":")
 	var err1, err2 error
 	u.User, err1 = url.PathUnescape(user)
 	u.Password, err2 = url.PathUnescape(password)
 	u.HasUser = hasUser
 	switch {
+	case strings.Contains(hosts, "@"):
+		return "more than one '@'; escape @ as %40 in a user or password"
+	case strings.ContainsAny(userinfo, `[]\`):
+		return `'[', ']' or '\' in a user or password; escape them as %5B, %5D and %5C`
 	case err1 != nil || err2 != nil:
 		return "bad %XX escape in user or password; escape % as %25"
 	case strings.Contains(u.User, ":"):
