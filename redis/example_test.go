@@ -64,5 +64,5 @@ func Example_url() {
 	_, _, err := driver.Open(context.Background(), "redis://app:secret@h1,h2")
 	fmt.Println(err)
 	// Output:
-	// invalid: redis url: 2 hosts instead of one (redis+sentinel:// and redis+cluster:// have several); write it as in redis://user:password@localhost:6379/0 or rediss://user:password@host:6379/0
+	// invalid: redis url: 2 hosts instead of one; write it as in redis+sentinel://user:password@s1:26379,s2:26379,s3:26379/mymaster/0 or redis+cluster://user:password@h1:6379,h2:6379,h3:6379
 }

@@ -82,8 +82,8 @@ func (d Driver) Parse(raw string) (URL, error) {
 	}
 	form := d.URLs[i]
 	u.Secure = u.Scheme == form.Secure
-	if wrong := u.checkParts(form, d); wrong != "" {
-		return URL{}, fmt.Errorf("%w: %s url: %s%s", backend.ErrInvalid, u.Scheme, wrong, d.examples(form))
+	if wrong := u.checkParts(form); wrong != "" {
+		return URL{}, fmt.Errorf("%w: %s url: %s%s", backend.ErrInvalid, u.Scheme, wrong, d.examples(form, len(u.Hosts)))
 	}
 	if err := u.readParams(form.params(d.Params), d.OtherParams); err != nil {
 		return URL{}, fmt.Errorf("%w: %s url: %w", backend.ErrInvalid, u.Scheme, err)
@@ -92,14 +92,14 @@ func (d Driver) Parse(raw string) (URL, error) {
 }
 
 // checkParts checks and completes everything but the parameters. It returns what is wrong, or "".
-func (u *URL) checkParts(form URLForm, d Driver) (wrong string) {
+func (u *URL) checkParts(form URLForm) (wrong string) {
 	switch n := len(u.Hosts); {
 	case u.HasUser && !form.User:
 		return "a user or a password has no meaning"
 	case n > int(form.Hosts) && form.Hosts == NoHosts:
 		return "a host has no meaning; a path needs three slashes"
 	case n > int(form.Hosts):
-		return fmt.Sprintf("%d hosts%s", n, d.tooManyHosts())
+		return fmt.Sprintf("%d hosts instead of one", n)
 	case form.Path == NoPath && strings.Trim(u.Path, "/") != "":
 		return "a path has no meaning"
 	case form.Path == RequiredPath && strings.Trim(u.Path, "/") == "":
@@ -116,26 +116,17 @@ func (u *URL) checkParts(form URLForm, d Driver) (wrong string) {
 	return u.completeHosts(form)
 }
 
-// tooManyHosts returns the end of the error message for too many hosts: it names the schemes that allow several.
-func (d Driver) tooManyHosts() string {
+// examples returns the end of the error message for a URL of a form with so many hosts. It lists those of d's examples
+// that have this form, or several hosts if the form allows only one.
+func (d Driver) examples(form URLForm, hosts int) string {
+	tooMany := form.Hosts == OneHost && hosts > 1
 	var list []string
-	for _, f := range d.URLs {
-		if f.Hosts == ManyHosts {
-			list = append(list, f.Scheme+"://")
+	for _, example := range d.Examples {
+		u, _ := SplitURL(example)
+		if tooMany && len(u.Hosts) > 1 || !tooMany && form.has(u.Scheme) {
+			list = append(list, example)
 		}
 	}
-	if list == nil {
-		return " instead of one"
-	}
-	return " instead of one (" + strings.Join(list, " and ") + " have several)"
-}
-
-// examples returns the end of an error message: it lists d's examples of a form.
-func (d Driver) examples(form URLForm) string {
-	list := slices.DeleteFunc(slices.Clone(d.Examples), func(example string) bool {
-		scheme, _, _ := strings.Cut(example, ":")
-		return !form.has(scheme)
-	})
 	if len(list) == 0 {
 		return ""
 	}

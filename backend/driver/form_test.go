@@ -29,7 +29,7 @@ var zoo = Driver{
 		{Name: "lock_low", Type: Number, Min: 1},
 		{Name: "lock_high", Type: Number, Max: 9},
 	},
-	Examples: []string{"zoo://h", "one://name"},
+	Examples: []string{"zoo://h", "zoo://h1,h2", "one://name"},
 }
 
 func TestParse(t *testing.T) {
@@ -112,7 +112,7 @@ func TestParseRefuses(t *testing.T) {
 		"zoo:///a@c":                    "%2F",
 		"zoo://h/%zz":                   "path",
 		"one://u:Zq@h":                  "user",
-		"one://a,b":                     "2 hosts instead of one (zoo:// have several); write it as in one://name",
+		"one://a,b":                     "2 hosts instead of one; write it as in zoo://h1,h2",
 		"one://a/b":                     "path",
 		"one:a":                         "path",
 		"dir:":                          "path is missing",
