@@ -85,7 +85,8 @@ func (d Driver) Parse(raw string) (URL, error) {
 	if wrong := u.checkParts(form); wrong != "" {
 		return URL{}, fmt.Errorf("%w: %s url: %s%s", backend.ErrInvalid, u.Scheme, wrong, d.examples(form, len(u.Hosts)))
 	}
-	if err := u.readParams(form.params(d.Params), d.OtherParams); err != nil {
+	others := func(name string) bool { return d.OtherParams != "" && !strings.HasPrefix(name, ParamPrefix) }
+	if err := u.readParams(form.params(d.Params), others); err != nil {
 		return URL{}, fmt.Errorf("%w: %s url: %w", backend.ErrInvalid, u.Scheme, err)
 	}
 	return u, nil

@@ -1,15 +1,15 @@
 package driver
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/anylock/lock/backend"
 )
 
 // ParamPrefix begins the names of those parameters that a client library could also have.
@@ -35,7 +35,8 @@ type Param struct {
 	// Many allows a URL to have the parameter several times.
 	Many bool
 
-	secure bool // allowed only in URLs with TLS
+	secure     bool // allowed only in URLs with TLS
+	mayBeEmpty bool // a Text
 }
 
 // A ParamType is the type of a parameter's value. No value may be empty.
@@ -81,16 +82,12 @@ func (p Param) check(value string) (wrong string) {
 			return "is not a positive duration, as in 10s"
 		}
 	case Number:
-		n, err := strconv.ParseInt(value, 10, 64)
-		switch {
-		case err == nil && n >= p.Min && (p.Max == 0 || n <= p.Max):
-		case p.Max == 0:
-			return fmt.Sprintf("is not a number from %d", p.Min)
-		default:
-			return fmt.Sprintf("is not a number from %d to %d", p.Min, p.Max)
+		most := cmp.Or(p.Max, math.MaxInt64)
+		if n, err := strconv.ParseInt(value, 10, 64); err != nil || n < p.Min || n > most {
+			return fmt.Sprintf("is not a number from %d to %d", p.Min, most)
 		}
 	default:
-		if value == "" {
+		if value == "" && !p.mayBeEmpty {
 			return "is empty"
 		}
 		if len(p.OneOf) > 0 && !slices.Contains(p.OneOf, value) {
@@ -100,9 +97,8 @@ func (p Param) check(value string) (wrong string) {
 	return ""
 }
 
-// readParams moves the parameters in known from u.Query to u.params. All others must belong to the client library that
-// others names; if others is empty, they are an error.
-func (u *URL) readParams(known []Param, others string) error {
+// readParams moves the parameters in known from u.Query to u.params. All others are an error, unless they are allowed.
+func (u *URL) readParams(known []Param, allowed func(name string) bool) error {
 	var kept []string
 	query := u.Query
 	u.params = make(map[string][]string)
@@ -115,7 +111,7 @@ func (u *URL) readParams(known []Param, others string) error {
 		}
 		i := slices.IndexFunc(known, func(p Param) bool { return p.Name == name })
 		if i < 0 {
-			if param != "" && (others == "" || strings.HasPrefix(name, ParamPrefix)) {
+			if param != "" && !allowed(name) {
 				return errors.New(UnknownParam(query, name) + namesOf(known))
 			}
 			kept = append(kept, param)
@@ -170,71 +166,21 @@ func (u URL) Number(name string) int64 {
 	return n
 }
 
-// TakePrefix removes the parameter lock_prefix from a URL. It returns the rest of the URL and the prefix, which begins
-// every key. The prefix is empty if the parameter is missing.
-func TakePrefix(raw string) (rest, prefix string, err error) {
-	rest, prefix, _, err = takeParam(raw, ParamPrefix+"prefix")
-	return rest, prefix, err
-}
-
-// takeParam removes a parameter from a URL's query. It returns the rest of the URL, byte for byte, and the parameter's
-// value. ok reports whether the URL had the parameter.
-func takeParam(raw, name string) (rest, value string, ok bool, err error) {
-	if _, err := SplitURL(raw); err != nil {
-		return "", "", false, err
-	}
-	base, query, _ := strings.Cut(raw, "?")
-	var kept []string
-	for param := range strings.SplitSeq(query, "&") {
-		given, escaped, _ := strings.Cut(param, "=")
-		if plain, err := url.QueryUnescape(given); err != nil || plain != name {
-			kept = append(kept, param)
-			continue
-		}
-		if ok {
-			return "", "", false, fmt.Errorf("%w: url: parameter %q is given twice", backend.ErrInvalid, name)
-		}
-		if value, err = url.QueryUnescape(escaped); err != nil {
-			return "", "", false, fmt.Errorf("%w: url: bad %%XX escape in parameter %q", backend.ErrInvalid, name)
-		}
-		ok = true
-	}
-	switch {
-	case !ok:
-		return raw, "", false, nil
-	case len(kept) == 0:
-		return base, value, true, nil
-	}
-	return base + "?" + strings.Join(kept, "&"), value, true, nil
-}
-
 // UnknownParam returns the error message for the parameter name of query, which a store does not know. The message
-// contains the name only if no secret precedes the parameter, because a secret with an unescaped & looks like several
-// parameters.
+// contains the name only if it cannot be the rest of a password with an unescaped &: no earlier parameter may have a
+// secret, or a URL that is cut off before its @.
 func UnknownParam(query, name string) string {
-	for rest := query; rest != ""; {
-		param := rest
+	for param, rest := "", query; rest != ""; {
 		param, rest, _ = strings.Cut(rest, "&")
 		given, value, _ := strings.Cut(param, "=")
 		if plain, err := url.QueryUnescape(given); err == nil && plain == name {
 			break
 		}
-		if secretParam(given, value) || cutURL(value, rest) {
+		plain, err := url.QueryUnescape(value)
+		cutOff := strings.Contains(plain, "://") && strings.Contains(rest, "%40")
+		if err != nil || cutOff || secretParam(given, value) {
 			return "unknown parameter behind a password (escape & as %26 in a password)"
 		}
 	}
 	return fmt.Sprintf("unknown parameter %q", name)
-}
-
-// cutURL reports whether value may be a URL that an unescaped & in its password has cut off before the @. rest is what
-// follows the &.
-func cutURL(value, rest string) bool {
-	for _, text := range []*string{&value, &rest} {
-		plain, err := url.QueryUnescape(*text)
-		if err != nil {
-			return true
-		}
-		*text = plain
-	}
-	return strings.Contains(value, "://") && strings.Contains(rest, "@")
 }

@@ -104,18 +104,22 @@ func TestSplitURLRefuses(t *testing.T) {
 	}
 }
 
-func TestTakeParam(t *testing.T) {
-	const raw = "redis://h?a=1&lock_x=%41&lock_y=2"
-	rest, value, ok, err := takeParam(raw, "lock_x")
-	if rest != "redis://h?a=1&lock_y=2" || value != "A" || !ok || err != nil {
-		t.Errorf("%q %q %v %v", rest, value, ok, err)
+func TestTakePrefix(t *testing.T) {
+	for raw, want := range map[string]struct{ rest, prefix string }{
+		"redis://h?a=1&lock_prefix=%41&lock_y=2": {"redis://h?a=1&lock_y=2", "A"},
+		"redis://h?a=1&lock_y=%2F":               {"redis://h?a=1&lock_y=%2F", ""},
+		"redis://h?lock%5Fprefix=A":              {"redis://h", "A"},
+		"redis://h?lock_prefix=":                 {"redis://h", ""},
+		"redis://h":                              {"redis://h", ""},
+	} {
+		if rest, prefix, err := TakePrefix(raw); rest != want.rest || prefix != want.prefix || err != nil {
+			t.Errorf("%s: %q %q %v, want %+v", raw, rest, prefix, err, want)
+		}
 	}
-	rest, value, ok, err = takeParam(raw, "lock_z")
-	if rest != raw || value != "" || ok || err != nil {
-		t.Errorf("%q %q %v %v", rest, value, ok, err)
-	}
-	if _, _, _, err = takeParam("redis://h?lock_x=1&lock_x=2", "lock_x"); !errors.Is(err, backend.ErrInvalid) {
-		t.Errorf("%v", err)
+	for _, raw := range []string{"redis://h?lock_prefix=1&lock_prefix=2", "redis://h?lock_prefix=%zz", "redis"} {
+		if _, _, err := TakePrefix(raw); !errors.Is(err, backend.ErrInvalid) {
+			t.Errorf("%s: %v, want ErrInvalid", raw, err)
+		}
 	}
 }
 
