@@ -119,8 +119,8 @@ func (l *Locker) reenterOrContend(ctx context.Context, full string, terms *setti
 			return lease, nil
 		}
 	}
-	wait = wait && !(terms.waitLimited && terms.wait == 0)
-	if !wait || !terms.waitLimited {
+	wait = wait && terms.wait > 0
+	if !wait || terms.wait == forever {
 		return l.contend(ctx, full, terms, wait)
 	}
 	limited, cancel := context.WithTimeout(ctx, terms.wait)
@@ -236,8 +236,7 @@ func (l *Locker) requestLease(ctx context.Context, g *gate, terms *settings, wai
 	return nil, err
 }
 
-// outcome returns how the operation op with the result lease and err ended. waited means that its wait had a positive
-// limit.
+// outcome returns how the operation op with the result lease and err ended. waited means that it could have waited.
 func outcome(op string, lease *Lease, err error, waited bool) Outcome {
 	switch {
 	case err == nil && lease == nil:

@@ -42,7 +42,7 @@ func (c Config) option() Option {
 		s.ttl = cmp.Or(time.Duration(c.TTL), s.ttl)
 		s.maxHold = time.Duration(c.MaxHold)
 		s.minHold = time.Duration(c.MinHold)
-		s.wait, s.waitLimited = time.Duration(c.Wait), c.Wait != 0
+		s.wait = cmp.Or(time.Duration(c.Wait), s.wait)
 		s.noRenewal = c.NoRenewal
 		s.reentrant = c.Reentrant
 		s.require = append(s.require, c.Require)

@@ -3,7 +3,6 @@ package lock
 import (
 	"errors"
 	"strconv"
-	"unicode/utf8"
 
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/backend/kit"
@@ -80,14 +79,14 @@ func (e *Error) Error() string {
 // shortened returns key, cut between two characters if it is long.
 func shortened(key string) string {
 	const most = 80
-	if len(key) <= most {
-		return key
+	cut := 0
+	for i := range key {
+		if i > most {
+			return key[:cut] + "…"
+		}
+		cut = i
 	}
-	cut := most
-	for cut > most-utf8.UTFMax && !utf8.RuneStart(key[cut]) {
-		cut--
-	}
-	return key[:cut] + "…"
+	return key
 }
 
 // Unwrap returns the cause.

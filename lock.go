@@ -65,10 +65,7 @@ const URLEnv = "ANYLOCK_URL"
 //
 // Open contacts the store once, so that a wrong address is noticed at start-up.
 func Open(ctx context.Context, rawURL string, opts ...Option) (*Locker, error) {
-	if rawURL == "" {
-		rawURL = os.Getenv(URLEnv)
-	}
-	if rawURL == "" {
+	if rawURL = cmp.Or(rawURL, os.Getenv(URLEnv)); rawURL == "" {
 		return nil, &Error{Op: "open", Err: fmt.Errorf("%w: no url given and %s is not set", ErrInvalid, URLEnv)}
 	}
 	d, err := driver.Lookup(rawURL)

@@ -70,7 +70,7 @@ func WithMinHold(d time.Duration) AcquireOption {
 // ErrUnavailable, with the store's last error if there was one: the key may be free. The limit does not affect the
 // lease. With 0, Acquire does not wait, like TryAcquire.
 func WithWait(d time.Duration) AcquireOption {
-	return acquireOption(func(s *settings) { s.wait, s.waitLimited = d, true })
+	return acquireOption(func(s *settings) { s.wait = d })
 }
 
 // Reentrant allows a key that is held under the context of the call to be acquired again. Each acquisition needs a
@@ -147,7 +147,7 @@ func WithLogger(logger *slog.Logger) Option {
 }
 
 func newSettings(opts []Option) (settings, error) {
-	s := settings{ttl: DefaultTTL, handoff: DefaultHandoff}
+	s := settings{ttl: DefaultTTL, wait: forever, handoff: DefaultHandoff}
 	for _, o := range opts {
 		if o != nil {
 			o.locker(&s)
@@ -212,10 +212,7 @@ func (s *settings) validate(g Guarantees) error {
 
 // leaseTTL returns the TTL to request at the start of a tenure.
 func (s *settings) leaseTTL() time.Duration {
-	if s.maxHold > 0 {
-		return min(s.ttl, s.maxHold)
-	}
-	return s.ttl
+	return min(s.ttl, cmp.Or(s.maxHold, forever))
 }
 
 // newOwner returns the owner for one request.

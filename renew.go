@@ -104,12 +104,8 @@ func (r *renewer) nextLocked(now time.Time, left time.Duration) time.Time {
 // leave time for another attempt.
 func attemptTime(left time.Duration) time.Duration { return max(left/3, time.Millisecond) }
 
-func jitter(d time.Duration) time.Duration {
-	if d <= 0 {
-		return 0
-	}
-	return rand.N(d)
-}
+// jitter returns a random time below d, or 0 if d is not positive.
+func jitter(d time.Duration) time.Duration { return rand.N(max(d, 1)) }
 
 // scheduleLocked schedules the renewal of t at the given time, unless it is already scheduled earlier.
 func (r *renewer) scheduleLocked(t *tenure, at time.Time) {

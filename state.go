@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,6 +24,8 @@ import (
 const (
 	handoffBits = 8
 	maxHandoff  = 1<<handoffBits - 1
+
+	forever = time.Duration(math.MaxInt64)
 )
 
 // A Locker hands out leases on the keys of one store. Create it with Open or New: the methods of a zero Locker return
@@ -52,8 +55,7 @@ type settings struct {
 	noRenewal   bool // no automatic renewal
 	maxHold     time.Duration
 	minHold     time.Duration
-	wait        time.Duration
-	waitLimited bool // wait is set
+	wait        time.Duration // forever without a limit
 	reentrant   bool
 	shared      bool
 	exclusive   bool   // shared is refused
@@ -237,11 +239,7 @@ func (l *Locker) fullKey(key string) (string, error) {
 
 // timeToDeadline returns how far away the deadline of a lease of ttl is at first, not counting the margin.
 func (l *Locker) timeToDeadline(ttl time.Duration) time.Duration {
-	ttl = l.guarantees.Round(ttl)
-	if most := l.guarantees.MaxSilence; most > 0 {
-		return min(ttl, most)
-	}
-	return ttl
+	return min(l.guarantees.Round(ttl), cmp.Or(l.guarantees.MaxSilence, forever))
 }
 
 func isClosed(c <-chan struct{}) bool {
