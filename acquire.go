@@ -111,13 +111,8 @@ func (l *Locker) reenterOrContend(ctx context.Context, full string, terms *setti
 	if err := kit.ContextError(ctx, nil); err != nil {
 		return nil, err
 	}
-	if outer := l.carriedLease(ctx, full); outer != nil {
-		if err := outer.refuseReentry(terms); err != nil {
-			return nil, err
-		}
-		if lease := outer.reenter(); lease != nil {
-			return lease, nil
-		}
+	if lease, err := l.reenter(ctx, full, terms); lease != nil || err != nil {
+		return lease, err
 	}
 	wait = wait && terms.wait > 0
 	if !wait || terms.wait == forever {
@@ -184,7 +179,7 @@ func (l *Locker) contend(ctx context.Context, full string, terms *settings, wait
 			err = fmt.Errorf("%w before Acquire returned the lease", l.lossReason())
 		}
 		if !wait || !errors.Is(err, ErrLost) || attempt == most || terms.owner != "" {
-			l.leaveWith(g, err)
+			l.leave(g, err)
 			if busy != nil && kit.IsContextError(err) && !errors.Is(err, ErrHeld) {
 				err = cmp.Or(kit.ContextError(ctx, busy), err)
 			}

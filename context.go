@@ -42,40 +42,31 @@ func (l *Lease) Context(parent context.Context) context.Context {
 // carrierKey is the key of the value that a context carries for re-entry: its *leaseContext.
 type carrierKey struct{}
 
-// carriedLease returns the live lease of this Locker on key that ctx carries, nil if there is none.
-func (l *Locker) carriedLease(ctx context.Context, key string) *Lease {
+// reenter returns another handle on the live lease of this Locker on key that ctx carries. It returns nil if there is
+// none. The error means that the request must not re-enter the lease, and would wait for it.
+func (l *Locker) reenter(ctx context.Context, key string, terms *settings) (*Lease, error) {
 	c, _ := ctx.Value(carrierKey{}).(*leaseContext)
 	for ; c != nil; c = c.outer {
-		if t := c.lease.tenure; t.locker == l && t.gate.key == key && t.is(held) {
-			return c.lease
+		t := c.lease.tenure
+		if t.locker != l || t.gate.key != key || !t.is(held) {
+			continue
 		}
+		switch shared := t.gate.shared; {
+		case shared && !terms.shared:
+			return nil, fmt.Errorf("%w as shared: a shared lease cannot become exclusive", ErrDeadlock)
+		case !shared && terms.shared:
+			return nil, fmt.Errorf("%w as exclusive: an exclusive lease cannot become shared", ErrDeadlock)
+		case !terms.reentrant:
+			return nil, fmt.Errorf("%w, without Reentrant", ErrDeadlock)
+		}
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		// The process may have just continued after a pause, and lose may not have run yet.
+		if t.phase != held || !time.Now().Before(t.lease.Deadline()) {
+			return nil, nil
+		}
+		t.handles++
+		return &Lease{tenure: t, reentered: true}, nil
 	}
-	return nil
-}
-
-// refuseReentry returns the error for a request with these terms that must not re-enter l, because it would wait for l.
-// It returns nil if the request may re-enter l.
-func (l *Lease) refuseReentry(terms *settings) error {
-	switch shared := l.tenure.gate.shared; {
-	case shared && !terms.shared:
-		return fmt.Errorf("%w as shared: a shared lease cannot become exclusive", ErrDeadlock)
-	case !shared && terms.shared:
-		return fmt.Errorf("%w as exclusive: an exclusive lease cannot become shared", ErrDeadlock)
-	case !terms.reentrant:
-		return fmt.Errorf("%w, without Reentrant", ErrDeadlock)
-	}
-	return nil
-}
-
-// reenter returns another handle on the lease's tenure, nil if the tenure has ended meanwhile, even if the process has
-// just continued after a pause and lose has not run yet.
-func (l *Lease) reenter() *Lease {
-	t := l.tenure
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.phase != held || !time.Now().Before(t.lease.Deadline()) {
-		return nil
-	}
-	t.handles++
-	return &Lease{tenure: t, reentered: true}
+	return nil, nil
 }

@@ -144,7 +144,7 @@ func (l *Locker) checkBusy(ctx context.Context, g *gate, w *waiter) (left time.D
 // passOn passes on a turn that its receiver does not use. If handed is not nil, passOn gives that lease up.
 func (l *Locker) passOn(g *gate, handed *tenure) {
 	if handed == nil {
-		l.leave(g)
+		l.leave(g, nil)
 		return
 	}
 	_ = handed.handOnOrRelease(context.Background()) // if the release fails, the TTL ends the lease

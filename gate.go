@@ -1,10 +1,8 @@
 package lock
 
-// leave ends the caller's turn at g: the next waiter may contend for the key. If nobody waits, g becomes idle.
-func (l *Locker) leave(g *gate) { l.leaveWith(g, nil) }
-
-// leaveWith is leave after an attempt that failed with err. If err reports a busy key, the waiters get that report.
-func (l *Locker) leaveWith(g *gate, err error) {
+// leave ends the caller's turn at g: the next waiter may contend for the key. If nobody waits, g becomes idle. err is
+// the error of the caller's attempt, if it failed. If err reports a busy key, the waiters get that report.
+func (l *Locker) leave(g *gate, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if busy := refusal(err); busy != nil {

@@ -28,7 +28,7 @@ func (t *tenure) handOnOrRelease(ctx context.Context) error {
 		return nil
 	}
 	t.stop()
-	defer t.locker.leave(t.gate)
+	defer t.locker.leave(t.gate, nil)
 	return t.lease.Release(ctx)
 }
 
@@ -99,7 +99,7 @@ func (t *tenure) keepForMinHold(ctx context.Context, d time.Duration) error {
 		again = (err == nil && overlaps || isUnknown(err)) && kit.Sleep(ctx, keepPause) == nil
 	}
 	t.stop()
-	l.leave(t.gate)
+	l.leave(t.gate, nil)
 	switch {
 	case kept && errors.Is(err, ErrLost): // the minimum hold has passed
 		return nil

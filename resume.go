@@ -64,14 +64,14 @@ func (l *Locker) resume(ctx context.Context, full, owner string, terms *settings
 		t, err = l.newTenure(g, lease, owner, r.TTL)
 	}
 	if err != nil {
-		l.leave(g)
+		l.leave(g, nil)
 		return nil, kit.NotOurs(ctx, err)
 	}
 	if lease := t.begin(terms); lease != nil {
 		return lease, nil
 	}
 	t.stop()
-	l.leave(g)
+	l.leave(g, nil)
 	return nil, l.lossReason()
 }
 

@@ -101,7 +101,7 @@ func (t *tenure) lose() {
 	err := t.lostErr()
 	t.cancelLocked(nil, err) // under the lock: once a call has reported the loss, the lease's contexts have ended
 	t.mu.Unlock()
-	t.locker.leave(t.gate)
+	t.locker.leave(t.gate, nil)
 	held := t.held()
 	t.traceEnd(context.Background(), held, err)
 	if logger := t.locker.defaults.logger; logger.Enabled(context.Background(), slog.LevelWarn) {
