@@ -141,29 +141,6 @@ func (l *Lease) Release(ctx context.Context) error {
 }
 
 func (l *Lease) release(ctx context.Context) error {
-	repeated, done, err := l.beginRelease()
-	t := l.tenure
-	switch {
-	case done:
-		return err
-	case repeated:
-		err = t.lease.Release(ctx)
-	default:
-		err = t.finish(ctx)
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	l.err, t.releasing = err, false
-	if t.releaseDone != nil {
-		t.releaseDone.Broadcast()
-	}
-	return err
-}
-
-// beginRelease ends l and, if l is the last handle, the tenure. done means that Release returns err without a request:
-// other handles remain, or an earlier Release of l is complete. repeated means that an earlier Release had an unknown
-// outcome.
-func (l *Lease) beginRelease() (repeated, done bool, err error) {
 	t := l.tenure
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -173,21 +150,34 @@ func (l *Lease) beginRelease() (repeated, done bool, err error) {
 		}
 		t.releaseDone.Wait()
 	}
-	if l.released {
-		done = l.err == nil || isLoss(l.err)
-		t.releasing = !done
-		return true, done, l.err
+	switch {
+	case !l.released:
+		l.released, l.err = true, t.cause
+		t.cancelLocked(l, errReleased) // before anybody else can get the key
+		if t.handles--; t.handles == 0 {
+			if t.phase == held {
+				t.phase, t.end = released, t.lease.Deadline()
+			}
+			l.err = t.releaseUnlocked(func() error { return t.finish(ctx) })
+		}
+	case l.err != nil && !isLoss(l.err): // an earlier Release had an unknown outcome
+		l.err = t.releaseUnlocked(func() error { return t.lease.Release(ctx) })
 	}
-	l.released, l.err = true, t.cause
-	t.cancelLocked(l, errReleased) // before anybody else can get the key
-	if t.handles--; t.handles > 0 {
-		return false, true, l.err
-	}
-	if t.phase == held {
-		t.phase, t.end = released, t.lease.Deadline()
-	}
+	return l.err
+}
+
+// releaseUnlocked calls release without t.mu. Meanwhile, other calls of Release wait.
+func (t *tenure) releaseUnlocked(release func() error) error {
 	t.releasing = true
-	return false, false, nil
+	t.mu.Unlock()
+	defer func() {
+		t.mu.Lock()
+		t.releasing = false
+		if t.releaseDone != nil {
+			t.releaseDone.Broadcast()
+		}
+	}()
+	return release()
 }
 
 // finish gives up the lease after the release of its last handle.
