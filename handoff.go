@@ -106,8 +106,7 @@ func (t *tenure) keepForMinHold(ctx context.Context, d time.Duration) error {
 	case isLoss(err):
 		return err
 	case err != nil:
-		l.defaults.logger.Warn("min hold: outcome unknown, the key may stay taken for its ttl", "key", t.gate.key,
-			"backend", l.name, "owner", t.owner, "error", err)
+		t.warn("min hold: outcome unknown, the key may stay taken for its ttl", "error", err)
 	}
 	return nil
 }

@@ -197,8 +197,7 @@ func (t *tenure) finish(ctx context.Context) (err error) {
 	}
 	err = t.handOnOrRelease(ctx)
 	if err != nil && !isLoss(err) {
-		t.locker.defaults.logger.Warn("release: outcome unknown", "key", t.gate.key, "backend", t.locker.name,
-			"owner", t.owner, "error", err)
+		t.warn("release: outcome unknown", "error", err)
 	}
 	return err
 }

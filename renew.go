@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"time"
 
@@ -228,29 +227,20 @@ func (r *renewer) renew(closing context.Context, due []job, shortest time.Durati
 	}
 	cancel()
 	now := time.Now()
-	failures := r.rescheduleAll(requested, errs, begun, now)
-	if logger := r.locker.defaults.logger; len(failures) > 0 && closing.Err() == nil &&
-		logger.Enabled(closing, slog.LevelWarn) {
+	warnings := r.rescheduleAll(requested, errs, begun, now)
+	if len(warnings) > 0 && closing.Err() == nil && r.locker.logsWarnings() {
 		go func() { // a logger that blocks must not delay renewals
-			for _, f := range failures {
-				logger.Warn("renewal: outcome unknown, trying again", "key", f.tenure.gate.key, "backend", r.locker.name,
-					"owner", f.tenure.owner, "left", f.left, "error", f.err)
+			for _, warn := range warnings {
+				warn()
 			}
 		}()
 	}
 	r.trace(requested, errs, begun, now)
 }
 
-// A failure is a renewal whose outcome is unknown.
-type failure struct {
-	tenure *tenure
-	left   time.Duration // until the deadline of the lease
-	err    error
-}
-
 // rescheduleAll schedules the next renewals after attempts that began at begun and ended with errs. Other workers may
 // then take the same tenures. If an error only means that an attempt has timed out, rescheduleAll replaces it in errs.
-func (r *renewer) rescheduleAll(jobs []job, errs []error, begun, now time.Time) (failures []failure) {
+func (r *renewer) rescheduleAll(jobs []job, errs []error, begun, now time.Time) (warnings []func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for i, j := range jobs {
@@ -264,14 +254,16 @@ func (r *renewer) rescheduleAll(jobs []job, errs []error, begun, now time.Time) 
 		case err != nil:
 			after := min(left/8, time.Second)
 			r.scheduleLocked(t, now.Add(max(after-jitter(after/2), retryLeast)))
-			failures = append(failures, failure{t, left, err})
+			warnings = append(warnings, func() {
+				t.warn("renewal: outcome unknown, trying again", "left", left, "error", err)
+			})
 		case t.renewal.Set(): // the terms changed meanwhile; this request, on the old terms, may have reached the store last
 			r.scheduleLocked(t, now)
 		default:
 			r.scheduleLocked(t, r.nextLocked(now, left))
 		}
 	}
-	return failures
+	return warnings
 }
 
 // causeLocked returns err, the error of an attempt to renew t. If err only means that the attempt has timed out,
@@ -294,11 +286,10 @@ func isUnknown(err error) bool { return err != nil && !errors.Is(err, ErrLost) &
 // after the store has rounded the TTL. ok is false if the lease already has the longest time that it may get.
 func (t *tenure) ttlToRequestLocked(ttl time.Duration) (requested time.Duration, ok bool) {
 	g, left := &t.locker.guarantees, t.maxAge-t.age()
-	if t.maxAge == 0 || g.Round(ttl) <= left {
+	if g.Round(ttl) <= left {
 		return ttl, true
 	}
-	requested = min(ttl, left)
-	requested -= requested % max(g.Granularity, 1)
+	requested = min(ttl, left).Truncate(g.Granularity)
 	if requested <= 0 || requested < g.MinTTL {
 		return 0, false
 	}

@@ -125,7 +125,7 @@ type tenure struct {
 	derived map[*leaseContext]struct{} // the contexts that end with the tenure
 
 	ttl    time.Duration // the TTL to renew to
-	maxAge time.Duration // age of the lease at its maximum hold: renew no further; 0 means no maximum
+	maxAge time.Duration // age of the lease at its maximum hold: renew no further
 
 	releasing   bool       // a release is under way
 	releaseDone *sync.Cond // signals the end of the release; nil until somebody waits for it
@@ -210,6 +210,17 @@ func (t *tenure) is(p phase) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.phase == p
+}
+
+// logsWarnings reports whether anybody reads what warn logs.
+func (l *Locker) logsWarnings() bool {
+	return l.defaults.logger.Enabled(context.Background(), slog.LevelWarn)
+}
+
+// warn logs a warning about the lease.
+func (g *grant) warn(msg string, args ...any) {
+	about := []any{"key", g.gate.key, "backend", g.locker.name, "owner", g.owner}
+	g.locker.defaults.logger.Warn(msg, append(about, args...)...)
 }
 
 // error wraps err.

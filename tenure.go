@@ -1,9 +1,8 @@
 package lock
 
 import (
+	"cmp"
 	"context"
-	"log/slog"
-	"math"
 	"time"
 
 	"github.com/anylock/lock/backend"
@@ -70,9 +69,7 @@ func (t *tenure) begin(terms *settings) *Lease {
 		return nil
 	}
 	t.phase, t.handles = held, 1
-	if terms.maxHold > 0 {
-		t.maxAge = t.startAge + min(terms.maxHold, math.MaxInt64-t.startAge)
-	}
+	t.maxAge = t.startAge + min(cmp.Or(terms.maxHold, forever), forever-t.startAge)
 	t.mu.Unlock()
 	if !terms.noRenewal {
 		t.locker.renewals.add(t, now, left)
@@ -104,10 +101,9 @@ func (t *tenure) lose() {
 	t.locker.leave(t.gate, nil)
 	held := t.held()
 	t.traceEnd(context.Background(), held, err)
-	if logger := t.locker.defaults.logger; logger.Enabled(context.Background(), slog.LevelWarn) {
+	if t.locker.logsWarnings() {
 		// A logger that blocks must not delay the notification of other holders.
-		go logger.Warn("lease lost", "key", t.gate.key, "backend", t.locker.name, "owner", t.owner,
-			"token", t.token, "shared", t.gate.shared, "held", held)
+		go t.warn("lease lost", "token", t.token, "shared", t.gate.shared, "held", held)
 	}
 }
 
