@@ -119,34 +119,26 @@ func (r *renewer) fire(ctx context.Context) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.clock.Woken()
-	r.dispatchLocked(ctx)
+	r.startWorkersLocked(ctx)
 }
 
-// dispatchLocked starts a worker if a renewal is due, otherwise it sets the timer. If all workers are busy, the first
-// to finish continues.
-func (r *renewer) dispatchLocked(ctx context.Context) {
-	switch {
-	case r.clock.FirstDue(time.Now()) == nil:
-		r.clock.Arm()
-	case r.working < r.most:
-		r.working++
-		r.workers.Go(func() { r.work(ctx) })
-	}
-}
-
-func (r *renewer) work(ctx context.Context) {
-	for {
-		r.mu.Lock()
+// startWorkersLocked starts a worker for each request that is due, and sets the timer for the next. If all workers are
+// busy, the first to finish continues.
+func (r *renewer) startWorkersLocked(ctx context.Context) {
+	for r.working < r.most {
 		due, shortest := r.popDueLocked()
 		if len(due) == 0 {
-			r.working--
-		}
-		r.dispatchLocked(ctx)
-		r.mu.Unlock()
-		if len(due) == 0 {
+			r.clock.Arm()
 			return
 		}
-		r.renew(ctx, due, shortest)
+		r.working++
+		r.workers.Go(func() {
+			r.renew(ctx, due, shortest)
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.working--
+			r.startWorkersLocked(ctx)
+		})
 	}
 }
 
@@ -157,10 +149,10 @@ type job struct {
 	due    time.Time
 }
 
-// popDueLocked removes the due renewals from the clock and returns them. If the store renews batches, it also returns
-// renewals that will be due soon, which makes fewer, larger requests. It leaves leases with much more or less remaining
-// time than the first lease to another worker, because the shortest remaining time limits the whole request. shortest
-// is that time.
+// popDueLocked removes the due renewals from the clock and returns them, as many as fit in one request. If the store
+// renews batches, it also returns renewals that will be due soon, which makes fewer, larger requests. It leaves leases
+// with much more or less remaining time to another request, because the shortest remaining time limits the whole
+// request. shortest is that time.
 func (r *renewer) popDueLocked() (due []job, shortest time.Duration) {
 	now := time.Now()
 	if r.clock.FirstDue(now) == nil {
@@ -168,20 +160,15 @@ func (r *renewer) popDueLocked() (due []job, shortest time.Duration) {
 	}
 	due = make([]job, 0, min(r.size, r.clock.Len()))
 	var others []*alarm.Entry[*tenure]
-	var first time.Duration
-	for len(due) < r.size && len(others) < r.size {
-		e := r.clock.First()
-		if e == nil {
-			break
-		}
+	for e := r.clock.First(); e != nil && len(due) < r.size && len(others) < r.size; e = r.clock.First() {
 		left := e.Item.lease.Deadline().Sub(now)
 		if ahead := e.At().Sub(now); ahead > 0 && (r.size == 1 || ahead > left/16) {
 			break
 		}
 		r.clock.Remove(e)
 		if len(due) == 0 {
-			first, shortest = left, left
-		} else if left > 4*first || first > 4*left {
+			shortest = left
+		} else if left > 4*shortest || shortest > 4*left {
 			others = append(others, e)
 			continue
 		}
