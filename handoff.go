@@ -44,7 +44,7 @@ func (t *tenure) handOn() bool {
 		return false
 	}
 	l.renewals.remove(t)
-	if l.renewals.mayArrive(t) {
+	if t.renewals.Load() > 0 {
 		return false // a request on this holder's terms may reach the store after a request on the next holder's terms
 	}
 	// The next holder gets the TTL that it requested, in full if nobody will renew the lease.
@@ -93,7 +93,7 @@ func (t *tenure) keepForMinHold(ctx context.Context, d time.Duration) error {
 	var err error
 	kept := false
 	for again := true; again; {
-		overlaps := l.renewals.mayArrive(t) // a renewal to another TTL may reach the store after this request
+		overlaps := t.renewals.Load() > 0 // a renewal to another TTL may reach the store after this request
 		err = t.lease.Renew(ctx, l.ttlFor(d))
 		kept = kept || err == nil
 		again = (err == nil && overlaps || isUnknown(err)) && kit.Sleep(ctx, keepPause) == nil

@@ -48,26 +48,28 @@ func (l *Lease) Lost() <-chan struct{} {
 // Err returns nil while the lease is exclusive. It checks the clock at the time of the call, so it is right even after
 // a long pause. Later it returns ErrReleased if the holder has released the lease, or ErrLost if the lease ended before
 // that.
-func (l *Lease) Err() error { return l.tenure.error("hold", l.endErr()) }
-
-func (l *Lease) endErr() error {
+func (l *Lease) Err() error {
 	l.tenure.mu.Lock()
 	defer l.tenure.mu.Unlock()
-	return l.endErrLocked()
+	err := l.endErrLocked()
+	if isLoss(err) {
+		err = ErrLost
+	}
+	return l.tenure.error("hold", err)
 }
 
-// endErrLocked returns ErrReleased or ErrLost, or nil while the lease is exclusive.
+// endErrLocked returns ErrReleased, ErrLost or ErrClosed, or nil while the lease is exclusive.
 func (l *Lease) endErrLocked() error {
 	t := l.tenure
 	switch {
 	case !l.released && t.cause != nil, isLoss(l.err):
-		return ErrLost
+		return t.locker.lossReason()
 	case l.released:
 		return ErrReleased
 	case time.Now().Before(t.lease.Deadline()):
 		return nil
 	}
-	return ErrLost
+	return t.locker.lossReason()
 }
 
 // Renew extends the lease to ttl from now, and automatic renewal continues with ttl. A maximum hold limits it: if the
@@ -87,45 +89,37 @@ func (l *Lease) renew(caller context.Context, ttl time.Duration) error {
 	t.mu.Lock()
 	ended := l.endErrLocked()
 	requested, ok := t.ttlToRequestLocked(ttl)
-	t.renewals.Add(1) // while this is above 0, Release does not hand the lease on
+	if ended != nil || !ok { // !ok: the lease has reached its maximum hold, so its deadline is final
+		t.mu.Unlock()
+		return ended
+	}
+	t.renewals.Add(1) // under the lock, so that Release does not hand the lease on meanwhile
 	t.mu.Unlock()
-	defer t.renewals.Add(-1)
-	if ended != nil {
-		return t.endReason(ended)
-	}
-	if !ok {
-		return nil // the lease has reached its maximum hold: its deadline is final
-	}
 	limit := backend.MaxTTL // in any case the store limits the request by the deadline
-	if t.locker.renewals.renews(t) {
+	if t.renewed.Load() {
 		// Automatic renewal waits for this request. Without an answer, the earlier of the two deadlines applies.
 		limit = attemptTime(min(time.Until(t.lease.Deadline()), t.locker.timeToDeadline(requested)))
 	}
 	limited, cancel := context.WithTimeoutCause(caller, limit, errNoAnswer)
 	defer cancel()
 	// Release and a loss end the request, because they end the lease's Context.
-	if err := t.lease.Renew(l.Context(limited), requested); err != nil {
-		t.locker.renewals.reschedule(t, err) // the deadline may be nearer
-		// The end of the lease ends the request too.
-		ended := l.endErr()
-		if errors.Is(ended, ErrReleased) || ended != nil && (!isLoss(err) || kit.IsContextError(err)) {
-			return t.endReason(ended)
-		}
-		return kit.NotOurs(caller, err)
-	}
+	err := t.lease.Renew(l.Context(limited), requested)
 	t.mu.Lock()
-	t.ttl = ttl
-	t.mu.Unlock()
-	t.locker.renewals.reschedule(t, nil)
-	return nil
-}
-
-// endReason returns ended, the result of endErrLocked, or ErrClosed if that is the reason for the loss.
-func (t *tenure) endReason(ended error) error {
-	if errors.Is(ended, ErrLost) {
-		return t.locker.lossReason()
+	if err == nil {
+		t.ttl = ttl
 	}
-	return ended
+	t.renewalEnded(err) // from now on, Release may hand the lease on
+	ended = l.endErrLocked()
+	t.mu.Unlock()
+	now := time.Now()
+	t.locker.renewals.schedule(t, now, t.lease.Deadline().Sub(now)) // even after an error, the deadline may be nearer
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(ended, ErrReleased), ended != nil && (!isLoss(err) || kit.IsContextError(err)):
+		return ended // the end of the lease has ended the request
+	}
+	return kit.NotOurs(caller, err)
 }
 
 // errNoAnswer is the cause if Renew times out early, to leave time for automatic renewal to try.

@@ -36,36 +36,18 @@ func newRenewer(l *Locker) *renewer {
 
 func (r *renewer) close() {
 	r.mu.Lock()
-	r.closed = true
 	r.clock.Stop()
 	r.mu.Unlock()
 	r.cancel()
 	r.workers.Wait()
 }
 
-// add begins the automatic renewal of t. left is the time until its deadline.
-func (r *renewer) add(t *tenure, now time.Time, left time.Duration) {
+// schedule schedules the next renewal of t, if t is renewed automatically. left is the time until its deadline. A
+// renewal that is already scheduled is never postponed.
+func (r *renewer) schedule(t *tenure, now time.Time, left time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	t.renewed = true
 	r.scheduleLocked(t, r.nextLocked(now, left))
-}
-
-// reschedule schedules the next renewal of t, if t is renewed automatically, for a deadline that has moved by a
-// Lease.Renew. It never postpones a renewal. err is the error of the Lease.Renew.
-func (r *renewer) reschedule(t *tenure, err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	t.unanswered = t.unanswered || isUnknown(err)
-	now := time.Now()
-	r.scheduleLocked(t, r.nextLocked(now, t.lease.Deadline().Sub(now)))
-}
-
-// renews reports whether t is renewed automatically.
-func (r *renewer) renews(t *tenure) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return t.renewed
 }
 
 // remove ends the automatic renewal of t. A renewal under way continues, and tenure.renewals counts it, but t is not
@@ -73,15 +55,8 @@ func (r *renewer) renews(t *tenure) bool {
 func (r *renewer) remove(t *tenure) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	t.renewed = false
+	t.renewed.Store(false)
 	r.clock.Remove(&t.renewal)
-}
-
-// mayArrive reports whether a renewal of t is under way or has an unknown outcome: it may still reach the store then.
-func (r *renewer) mayArrive(t *tenure) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return t.renewals.Load() > 0 || t.unanswered
 }
 
 // nextLocked returns when to renew a lease. left is the time until its deadline. The renewal is due after a third of
@@ -108,7 +83,7 @@ func jitter(d time.Duration) time.Duration { return rand.N(max(d, 1)) }
 
 // scheduleLocked schedules the renewal of t at the given time, unless it is already scheduled earlier.
 func (r *renewer) scheduleLocked(t *tenure, at time.Time) {
-	if !t.renewed || r.closed || t.renewal.Set() && !at.Before(t.renewal.At()) {
+	if !t.renewed.Load() || isClosed(r.locker.closed) || t.renewal.Set() && !at.Before(t.renewal.At()) {
 		return
 	}
 	r.clock.Set(&t.renewal, at)
@@ -234,8 +209,7 @@ func (r *renewer) rescheduleAll(jobs []job, errs []error, begun, now time.Time) 
 		t := j.tenure
 		errs[i] = r.causeLocked(t, errs[i], begun, now)
 		err := errs[i]
-		t.unanswered = t.unanswered || isUnknown(err)
-		t.renewals.Add(-1)
+		t.renewalEnded(err)
 		switch left := t.lease.Deadline().Sub(now); {
 		case isLoss(err), left <= 0: // the lease itself notifies its holder
 		case err != nil:
@@ -256,7 +230,7 @@ func (r *renewer) rescheduleAll(jobs []job, errs []error, begun, now time.Time) 
 // causeLocked returns err, the error of an attempt to renew t. If err only means that the attempt has timed out,
 // causeLocked returns ErrUnavailable instead: the store does not answer.
 func (r *renewer) causeLocked(t *tenure, err error, begun, now time.Time) error {
-	if !kit.IsContextError(err) || r.closed {
+	if !kit.IsContextError(err) || isClosed(r.locker.closed) {
 		t.silentAge = 0
 		return err
 	}
@@ -264,6 +238,13 @@ func (r *renewer) causeLocked(t *tenure, err error, begun, now time.Time) error 
 		t.silentAge = begun.Sub(t.granted)
 	}
 	return fmt.Errorf("%w: no answer for %v", ErrUnavailable, (now.Sub(t.granted) - t.silentAge).Round(time.Millisecond))
+}
+
+// renewalEnded counts down t.renewals after a renewal that ended with err, unless it may still reach the store.
+func (t *tenure) renewalEnded(err error) {
+	if !isUnknown(err) {
+		t.renewals.Add(-1)
+	}
 }
 
 // isUnknown reports whether err, the error of a renewal, means that the outcome is unknown.

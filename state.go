@@ -130,13 +130,14 @@ type tenure struct {
 	releasing   bool       // a release is under way
 	releaseDone *sync.Cond // signals the end of the release; nil until somebody waits for it
 
-	renewals atomic.Int32 // renewal requests under way, of the renewer and of Lease.Renew
+	// renewals counts the requests, of the renewer and of Lease.Renew, that may still reach the store: those under way,
+	// and those that got no answer.
+	renewals atomic.Int32
 
-	// Guarded by renewer.mu.
-	renewal    alarm.Entry[*tenure]
-	renewed    bool          // the renewer renews the lease
-	unanswered bool          // a renewal has an unknown outcome, so it may still reach the store
-	silentAge  time.Duration // age of the lease when the store stopped answering renewals; 0 if it answers
+	// Changed under renewer.mu.
+	renewed   atomic.Bool // the renewer renews the lease
+	renewal   alarm.Entry[*tenure]
+	silentAge time.Duration // age of the lease when the store stopped answering renewals; 0 if it answers
 
 	first Lease // the first handle; stored here so that an acquisition makes one allocation
 }
@@ -181,7 +182,6 @@ type renewer struct {
 	mu      sync.Mutex
 	clock   alarm.Clock[*tenure]
 	working int
-	closed  bool
 	group   time.Time // when the latest group of leases is to be renewed
 	joined  int       // number of leases in that group
 }

@@ -72,7 +72,8 @@ func (t *tenure) begin(terms *settings) *Lease {
 	t.maxAge = t.startAge + min(cmp.Or(terms.maxHold, forever), forever-t.startAge)
 	t.mu.Unlock()
 	if !terms.noRenewal {
-		t.locker.renewals.add(t, now, left)
+		t.renewed.Store(true)
+		t.locker.renewals.schedule(t, now, left)
 	}
 	return &t.first
 }
