@@ -161,14 +161,16 @@ func (l *Locker) contend(ctx context.Context, full string, terms *settings, wait
 		handed.discard(ctx) // lost during the hand-off: request a lease from the store
 	}
 	if wait {
-		l.warnNotReady(full)
+		if err := l.notReady(); err != nil {
+			l.defaults.logger.Warn("acquire: the store cannot grant yet", "key", full, "backend", l.name, "error", err)
+		}
 	}
 	// A grant that takes longer than its TTL to arrive is useless, but the store works: try again, up to a limit.
 	const most = 5
 	for attempt := 1; ; attempt++ {
 		t, err := l.tryThenWait(ctx, g, terms, wait, &busy)
 		if err == nil {
-			if terms.owner != "" {
+			if terms.owner != "" && !g.private {
 				g = l.moveToPrivate(g)
 				t.gate = g
 			}
@@ -188,6 +190,17 @@ func (l *Locker) contend(ctx context.Context, full string, terms *settings, wait
 		l.defaults.logger.Warn("acquire: grant arrived too late, trying again", "key", full, "backend", l.name,
 			"ttl", terms.leaseTTL())
 	}
+}
+
+// notReady returns an error if the store cannot grant yet, nil if it can or does not know.
+func (l *Locker) notReady() error {
+	if err := l.checkOpened(); err != nil {
+		return err
+	}
+	if r, ok := l.backend.(backend.Readiness); ok {
+		return r.NotReady()
+	}
+	return nil
 }
 
 // tryThenWait requests a lease on g's key from the store. Shutdown ends its wait there. If an attempt before the wait

@@ -25,9 +25,6 @@ func (g *gate) reportLocked(busy error) {
 func (l *Locker) moveToPrivate(g *gate) *gate {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if g.private {
-		return g
-	}
 	alone := l.newPrivateLocked(g.key, g.shared)
 	l.callNextLocked(g, nil)
 	return alone

@@ -190,7 +190,7 @@ func (r *renewer) renew(closing context.Context, due []job, shortest time.Durati
 	cancel()
 	now := time.Now()
 	warnings := r.rescheduleAll(requested, errs, begun, now)
-	if len(warnings) > 0 && closing.Err() == nil && r.locker.logsWarnings() {
+	if len(warnings) > 0 && closing.Err() == nil {
 		go func() { // a logger that blocks must not delay renewals
 			for _, warn := range warnings {
 				warn()

@@ -212,11 +212,6 @@ func (t *tenure) is(p phase) bool {
 	return t.phase == p
 }
 
-// logsWarnings reports whether anybody reads what warn logs.
-func (l *Locker) logsWarnings() bool {
-	return l.defaults.logger.Enabled(context.Background(), slog.LevelWarn)
-}
-
 // warn logs a warning about the lease.
 func (g *grant) warn(msg string, args ...any) {
 	about := []any{"key", g.gate.key, "backend", g.locker.name, "owner", g.owner}

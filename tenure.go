@@ -3,6 +3,7 @@ package lock
 import (
 	"cmp"
 	"context"
+	"log/slog"
 	"time"
 
 	"github.com/anylock/lock/backend"
@@ -102,7 +103,7 @@ func (t *tenure) lose() {
 	t.locker.leave(t.gate, nil)
 	held := t.held()
 	t.traceEnd(context.Background(), held, err)
-	if t.locker.logsWarnings() {
+	if t.locker.defaults.logger.Enabled(context.Background(), slog.LevelWarn) {
 		// A logger that blocks must not delay the notification of other holders.
 		go t.warn("lease lost", "token", t.token, "shared", t.gate.shared, "held", held)
 	}
