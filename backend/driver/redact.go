@@ -81,13 +81,12 @@ func FillPasswords(urls, passwords []string) ([]string, error) {
 			return nil, err
 		}
 		filled[i] = rewrite(raw, func(secret string) string {
-			if secret != mask {
-				return secret
+			if secret == mask {
+				if used++; used <= len(passwords) {
+					return Escape(passwords[used-1])
+				}
 			}
-			if used++; used > len(passwords) {
-				return secret
-			}
-			return Escape(passwords[used-1])
+			return secret
 		}, func(url string) string { return url })
 	}
 	if used != len(passwords) {
@@ -198,10 +197,8 @@ func secretParam(name, value string) bool {
 
 // secretName reports whether a parameter with this name, as written, has a secret value.
 func secretName(name string) bool {
-	if plain, err := url.QueryUnescape(name); err == nil {
-		name = plain
-	}
-	name = strings.ToLower(name)
+	plain, _ := url.QueryUnescape(name) // "" after an error
+	name = strings.ToLower(cmp.Or(plain, name))
 	return name != paramTokenBase &&
 		(strings.Contains(name, "pass") || strings.Contains(name, "secret") || strings.Contains(name, "token"))
 }
