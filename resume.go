@@ -63,16 +63,15 @@ func (l *Locker) resume(ctx context.Context, full, owner string, terms *settings
 	if err == nil {
 		t, err = l.newTenure(g, lease, owner, r.TTL)
 	}
-	if err != nil {
-		l.leave(g, nil)
-		return nil, kit.NotOurs(ctx, err)
+	if err == nil {
+		if lease := t.begin(terms); lease != nil {
+			return lease, nil
+		}
+		t.stop()
+		err = l.lossReason()
 	}
-	if lease := t.begin(terms); lease != nil {
-		return lease, nil
-	}
-	t.stop()
 	l.leave(g, nil)
-	return nil, l.lossReason()
+	return nil, kit.NotOurs(ctx, err)
 }
 
 // Resumable reports whether Resume can return a lease to a process other than the one that acquired it.
