@@ -151,10 +151,8 @@ func plainName(name string) bool { return name != "" && onlyOf(name, letters+dig
 // before the colon.
 func validHost(host string) bool {
 	if address, ok := strings.CutPrefix(host, "["); ok {
-		if address, host, ok = strings.Cut(address, "]"); !ok || strings.ContainsAny(address, `[\`) {
-			return false
-		}
-		if host != "" && host[0] != ':' {
+		address, host, ok = strings.Cut(address, "]")
+		if !ok || strings.ContainsAny(address, `[\`) || host != "" && host[0] != ':' {
 			return false
 		}
 	}
