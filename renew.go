@@ -22,8 +22,6 @@ const (
 	retryLeast = 5 * time.Millisecond // minimum pause after a failed attempt, even if the deadline is near
 )
 
-var errUnanswered = errors.New("the store returned no result for this lease")
-
 func newRenewer(l *Locker) *renewer {
 	r := &renewer{locker: l, size: 1, most: soloWorkers}
 	if b, ok := l.backend.(backend.BatchRenewer); ok {
@@ -182,7 +180,7 @@ func (r *renewer) renew(closing context.Context, due []job, shortest time.Durati
 	if r.batch != nil {
 		errs = r.batch.RenewBatch(ctx, renewals)
 		for len(errs) < len(renewals) { // a third-party store may break the contract
-			errs = append(errs, errUnanswered)
+			errs = append(errs, fmt.Errorf("%w: no result for this lease", ErrUnavailable))
 		}
 	} else {
 		errs = []error{renewals[0].Lease.Renew(ctx, renewals[0].TTL)}
