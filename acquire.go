@@ -79,7 +79,7 @@ func (l *Locker) traced(
 		begun := time.Now()
 		ctx = l.defaults.tracer.TraceAcquireStart(ctx, e.AcquireStart)
 		defer func() {
-			e.Waited, e.Err, e.Outcome = time.Since(begun), err, outcome(op, lease, err, wait && terms.wait > 0)
+			e.Waited, e.Err, e.Outcome = time.Since(begun), err, outcome(op, lease, err, wait && terms.wait > 0 && terms.wait != forever)
 			if lease != nil {
 				e.Owner, e.Token = lease.Owner(), lease.Token()
 			}
@@ -244,7 +244,8 @@ func (l *Locker) requestLease(ctx context.Context, g *gate, terms *settings, wai
 	return nil, err
 }
 
-// outcome returns how the operation op with the result lease and err ended. waited means that it could have waited.
+// outcome returns how the operation op with the result lease and err ended. waited means that its wait had a positive
+// limit.
 func outcome(op string, lease *Lease, err error, waited bool) Outcome {
 	switch {
 	case err == nil && lease == nil:

@@ -1,8 +1,10 @@
 package lock
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -152,6 +154,7 @@ func (l *Lease) release(ctx context.Context) error {
 			if t.phase == held {
 				t.phase, t.end = released, t.lease.Deadline()
 			}
+			l.err = cmp.Or(t.cause, errNotReleased) // if the store panics
 			l.err = t.releaseUnlocked(func() error { return t.finish(ctx) })
 		}
 	case l.err != nil && !isLoss(l.err): // an earlier Release had an unknown outcome
@@ -159,6 +162,8 @@ func (l *Lease) release(ctx context.Context) error {
 	}
 	return l.err
 }
+
+var errNotReleased = fmt.Errorf("%w: the release did not end", ErrUnavailable)
 
 // releaseUnlocked calls release without t.mu. Meanwhile, other calls of Release wait.
 func (t *tenure) releaseUnlocked(release func() error) error {

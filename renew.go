@@ -124,8 +124,8 @@ type job struct {
 
 // popDueLocked removes the due renewals from the clock and returns them, as many as fit in one request. If the store
 // renews batches, it also returns renewals that will be due soon, which makes fewer, larger requests. It leaves leases
-// with much more or less remaining time to another request, because the shortest remaining time limits the whole
-// request. shortest is that time.
+// with much more or less remaining time than the first to another request, because the shortest remaining time limits
+// the whole request. shortest is that time.
 func (r *renewer) popDueLocked() (due []job, shortest time.Duration) {
 	now := time.Now()
 	if r.clock.FirstDue(now) == nil {
@@ -133,6 +133,7 @@ func (r *renewer) popDueLocked() (due []job, shortest time.Duration) {
 	}
 	due = make([]job, 0, min(r.size, r.clock.Len()))
 	var others []*alarm.Entry[*tenure]
+	var first time.Duration // the remaining time of the first lease
 	for e := r.clock.First(); e != nil && len(due) < r.size && len(others) < r.size; e = r.clock.First() {
 		left := e.Item.lease.Deadline().Sub(now)
 		if ahead := e.At().Sub(now); ahead > 0 && (r.size == 1 || ahead > left/16) {
@@ -140,8 +141,8 @@ func (r *renewer) popDueLocked() (due []job, shortest time.Duration) {
 		}
 		r.clock.Remove(e)
 		if len(due) == 0 {
-			shortest = left
-		} else if left > 4*shortest || shortest > 4*left {
+			first, shortest = left, left
+		} else if left > 4*first || first > 4*left {
 			others = append(others, e)
 			continue
 		}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"unicode/utf8"
 )
 
 // The errors that callers act on. Match them with errors.Is.
@@ -51,11 +52,12 @@ func (e *HeldError) Error() string {
 	return "held by " + who + rest
 }
 
-// printable returns s as it can appear in a line of a log: quoted if quotes change a character, for example one that is
-// not printable.
+// printable returns s as it can appear in a line of a log: quoted if it contains a character that is not printable.
 func printable(s string) string {
-	if quoted := strconv.Quote(s); quoted != `"`+s+`"` {
-		return quoted
+	for _, r := range s {
+		if r == utf8.RuneError || !strconv.IsPrint(r) {
+			return strconv.Quote(s)
+		}
 	}
 	return s
 }

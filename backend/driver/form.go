@@ -117,16 +117,21 @@ func (u *URL) checkParts(form URLForm) (wrong string) {
 	return u.completeHosts(form)
 }
 
-// examples returns the end of the error message for a URL of a form with so many hosts. It lists those of d's examples
-// that have this form, or several hosts if the form allows only one.
+// examples returns the end of the error message for a URL of a form with so many hosts. It lists d's examples of this
+// form. If the form allows only one host, it lists those with several, if there are any.
 func (d Driver) examples(form URLForm, hosts int) string {
-	tooMany := form.Hosts == OneHost && hosts > 1
-	var list []string
+	var list, several []string
 	for _, example := range d.Examples {
 		u, _ := SplitURL(example)
-		if tooMany && len(u.Hosts) > 1 || !tooMany && form.has(u.Scheme) {
+		if form.has(u.Scheme) {
 			list = append(list, example)
 		}
+		if len(u.Hosts) > 1 {
+			several = append(several, example)
+		}
+	}
+	if form.Hosts == OneHost && hosts > 1 && several != nil {
+		list = several
 	}
 	if len(list) == 0 {
 		return ""

@@ -19,8 +19,8 @@ func (d Driver) openWithin(ctx context.Context, u URL) (backend.Backend, error) 
 	var err error
 	opened := make(chan struct{}) // closed when b and err are set
 	go func() {
-		defer close(opened)
 		b, err = d.Open(ctx, u)
+		close(opened)
 	}()
 	select {
 	case <-opened:

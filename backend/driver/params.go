@@ -1,10 +1,8 @@
 package driver
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
-	"math"
 	"net/url"
 	"slices"
 	"strconv"
@@ -36,10 +34,10 @@ type Param struct {
 	Many bool
 
 	secure     bool // allowed only in URLs with TLS
-	mayBeEmpty bool // a Text
+	mayBeEmpty bool // the empty Text is allowed
 }
 
-// A ParamType is the type of a parameter's value. No value may be empty.
+// A ParamType is the type of a parameter's value. No value of a driver's parameter may be empty.
 type ParamType int
 
 const (
@@ -82,9 +80,13 @@ func (p Param) check(value string) (wrong string) {
 			return "is not a positive duration, as in 10s"
 		}
 	case Number:
-		most := cmp.Or(p.Max, math.MaxInt64)
-		if n, err := strconv.ParseInt(value, 10, 64); err != nil || n < p.Min || n > most {
-			return fmt.Sprintf("is not a number from %d to %d", p.Min, most)
+		n, err := strconv.ParseInt(value, 10, 64)
+		switch {
+		case err == nil && n >= p.Min && (p.Max == 0 || n <= p.Max):
+		case p.Max == 0:
+			return fmt.Sprintf("is not a number from %d", p.Min)
+		default:
+			return fmt.Sprintf("is not a number from %d to %d", p.Min, p.Max)
 		}
 	default:
 		if value == "" && !p.mayBeEmpty {
