@@ -60,15 +60,8 @@ func (s clockSample) step(ref clockSample) time.Duration {
 
 // trails reports whether s's clock may be behind o's, by at most fleetSkew. Both samples must be from one round.
 func (s clockSample) trails(o clockSample) bool {
-	// The bounds of both clocks at the same time, when the request for s was sent.
-	zero := s.sent
-	lo, hi := s.offset(zero)
-	olo, ohi := o.offset(zero)
-	return lo <= ohi && olo-fleetSkew <= hi
-}
-
-// offset returns the bounds of the server's clock at the local time zero.
-func (s clockSample) offset(zero time.Time) (lo, hi time.Duration) {
-	server := time.Duration(s.server) * time.Microsecond
-	return server - s.received.Sub(zero), server - s.sent.Sub(zero)
+	ahead := time.Duration(o.server-s.server) * time.Microsecond
+	// The bounds of ahead if both clocks had been read at the same time.
+	least, most := ahead-o.received.Sub(s.sent), ahead+s.received.Sub(o.sent)
+	return most >= 0 && least <= fleetSkew
 }
