@@ -69,7 +69,7 @@ func setClock(p *storetest.Proxy, off time.Duration) {
 }
 
 // If a node's clock is set forward, the node has ended leases early. So it has no vote until those leases have expired,
-// and not only at the first request. If a node's clock is set back, the node loses one vote.
+// and not only at the first request. If a node's clock is set back, which ends no lease early, the node keeps its vote.
 func TestClockJump(t *testing.T) {
 	t.Parallel()
 	const maxTTL = 5 * time.Second // longer than a busy machine pauses at a time
@@ -126,11 +126,8 @@ func TestClockJump(t *testing.T) {
 	}
 	until(t, maxTTL+soon, "it votes again", func() bool { return vote() == nil })
 	setClock(p, 0)
-	if err := vote(); err == nil || !strings.Contains(err.Error(), "back") {
-		t.Fatalf("after a step back: %v", err)
-	}
 	if err := vote(); err != nil {
-		t.Fatalf("the next time after a step back: %v", err)
+		t.Fatalf("after a step back: %v", err)
 	}
 }
 

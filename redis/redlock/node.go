@@ -118,21 +118,13 @@ func (n *node) postBool(q exchange.Request, done func(set bool, err error)) {
 }
 
 // observe compares the node's clock with ours. A clock that was set forward has ended leases early, so the node loses
-// its vote for as long as one of them could have lasted.
-func (n *node) observe(s clockSample, ban time.Duration) error {
+// its vote for as long as one of them could have lasted. A clock that was set back ends them late, which harms nobody.
+func (n *node) observe(s clockSample, ban time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	step := n.clock.observe(s)
-	if step > 0 {
+	if n.clock.observe(s) > 0 {
 		n.bannedUntil = s.received.Add(ban)
 	}
-	switch {
-	case n.bannedUntil.After(s.received):
-		return &noVoteError{n.bannedUntil, whyForward}
-	case step < 0:
-		return fmt.Errorf("its clock was set back by %v", -step)
-	}
-	return nil
 }
 
 // lastHandshake returns the last handshake that had a result.

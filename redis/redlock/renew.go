@@ -143,7 +143,7 @@ func (r *Backend) renewAt(i int, list []*renewal, done func(answers []int64, err
 			done(nil, err)
 			return
 		}
-		_ = n.observe(clock, r.ban) // a key that still exists counts, whatever the clock did before
+		n.observe(clock, r.ban) // a key that still exists counts, whatever the clock did before
 		for k, w := range list {
 			w.claim.continueFrom(answers[k])
 			if answers[k] == leaseMissing && w.claim.isBusy(i) {

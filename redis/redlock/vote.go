@@ -122,7 +122,7 @@ func (r *Backend) checkVote(n *node, v vote) error {
 		}
 		return errors.New("its server has just been started again")
 	}
-	jump := n.observe(v.clock, r.ban)
+	n.observe(v.clock, r.ban)
 	switch v.result {
 	case voteHeld:
 		return &backend.HeldError{Holder: v.holder}
@@ -132,7 +132,7 @@ func (r *Backend) checkVote(n *node, v vote) error {
 	if n.deferVote(v.untilVote); v.untilVote > 0 {
 		return &noVoteError{time.Now().Add(v.untilVote), whyYoung}
 	}
-	return jump
+	return n.notReady()
 }
 
 // electors returns the nodes of the largest set of counting votes whose clocks agree: each with the clock furthest
