@@ -39,7 +39,7 @@ func (r *Backend) try(ctx context.Context, q backend.Request, c *claim) (backend
 		}
 		// The next attempt must not find the key of this one on any node, unless the node hangs.
 		limit := nodeTimeout(c.ttl)
-		r.removeAll(ctx, r.newTallyOfAll(), c, window{node: limit, outage: limit}, func() {})
+		r.removeAll(ctx, r.newTally(), c, window{node: limit, outage: limit}, func() {})
 		return nil, err
 	}
 }
@@ -73,7 +73,7 @@ func (r *Backend) removeAll(ctx context.Context, t *tally, c *claim, w window, r
 			if !had {
 				record = nil
 			}
-			deliver(verdictOf(err), record, err)
+			deliver(record, err)
 		})
 	})
 	for i, v := range t.verdicts {

@@ -184,7 +184,7 @@ func requested(e *election, n *node) (vote, error) {
 // asked requests the verdict of node i, and waits for it.
 func asked(e *election, i int) {
 	done := make(chan struct{})
-	e.requestVote(i, func(verdict, func(), error) { close(done) })
+	e.requestVote(i, func(func(), error) { close(done) })
 	<-done
 }
 

@@ -150,25 +150,23 @@ func newID() string { return rand.Text()[:idLen] }
 // cannot be used. A node that is temporarily unable to serve counts as one that cannot be reached.
 func (r *Backend) handshakeAll(ctx context.Context) error {
 	begun := time.Now()
-	t := r.newTallyOfAll()
+	t := r.newTally()
 	r.runRound(ctx, t, window{node: openWait, needed: openWait, outage: endpoint.OpenTimeout},
-		r.onGoroutines(func(i int) (verdict, func(), error) {
+		r.onGoroutines(func(i int) (func(), error) {
 			n := r.nodes[i]
 			err := r.handshake(n, endpoint.OpenTimeout, begun)
 			for (isTimeout(err) || errors.Is(err, errCopied)) && time.Since(begun) < endpoint.OpenTimeout-r.options.Timeout {
 				err = r.handshake(n, endpoint.OpenTimeout-time.Since(begun), begun)
 			}
-			if exchange.IsReply(err) && !exchange.Passing(err) || n.isUnfit(begun) {
-				return no, nil, err
-			}
-			return verdictOf(err), nil, err
+			return nil, err
 		}))
 	if err := kit.ContextError(ctx, errors.Join(t.errs...)); err != nil {
 		return err
 	}
-	for i, v := range t.verdicts {
-		if v == no {
-			return fmt.Errorf("node %s: %w", r.nodes[i].name, t.errs[i])
+	for i, err := range t.errs {
+		n := r.nodes[i]
+		if err != nil && (exchange.IsReply(err) && !exchange.Passing(err) || n.isUnfit(begun)) {
+			return fmt.Errorf("node %s: %w", n.name, err)
 		}
 	}
 	return r.quorumError(t)
@@ -192,16 +190,16 @@ func (r *Backend) Bootstrap(ctx context.Context) error {
 }
 
 func (r *Backend) bootstrap(ctx context.Context) error {
-	t := r.newTallyOfAll()
+	t := r.newTally()
 	t.quorum = len(r.nodes) // all nodes must reply
-	r.runRound(ctx, t, window{outage: endpoint.OpenTimeout}, r.onGoroutines(func(i int) (verdict, func(), error) {
+	r.runRound(ctx, t, window{outage: endpoint.OpenTimeout}, r.onGoroutines(func(i int) (func(), error) {
 		n := r.nodes[i]
 		end := time.Now().Add(n.limit)
 		_, err := n.batcher.Do(context.Background(), end, exchange.Request{Args: []any{"set", r.naming.birth(), birthNew}})
 		if err == nil {
 			err = r.handshake(n, endpoint.OpenTimeout, time.Now())
 		}
-		return verdictOf(err), nil, err
+		return nil, err
 	}))
 	for i, err := range t.nodeErrors() {
 		if err != nil {

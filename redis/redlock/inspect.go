@@ -34,12 +34,12 @@ func (r *Backend) holder(ctx context.Context, key string, ttl bool) (h backend.H
 	}
 	r.runRound(ctx, t, r.windowFor(time.Minute), func(i int, deliver deliverFunc) {
 		r.nodes[i].post(inspectScript.Request([]string{r.naming.lock(key)}), func(v any, err error) {
-			var h backend.Holder
-			var number uint64
+			f := exchange.ReadFields(v)
+			h, number := readHolder(f), uint64(f.Number())
 			if err == nil {
-				h, number, err = parseInspect(v)
+				err = f.Err()
 			}
-			deliver(verdictOf(err), func() { answers[i], numbers[i] = h, number }, err)
+			deliver(func() { answers[i], numbers[i] = h, number }, err)
 		})
 	})
 	if err := r.quorumError(t); err != nil {
@@ -52,12 +52,6 @@ func (r *Backend) holder(ctx context.Context, key string, ttl bool) (h backend.H
 		}
 	}
 	return h, number, nil
-}
-
-func parseInspect(v any) (h backend.Holder, number uint64, err error) {
-	f := exchange.ReadFields(v)
-	h, number = readHolder(f), uint64(f.Number())
-	return h, number, f.Err()
 }
 
 // holder returns the holder that results from the replies, and how many nodes name it.

@@ -36,7 +36,7 @@ func (q requests) ReleaseLease(ctx context.Context, l *kit.Life) error {
 // do not reply are cleaned up in the background. had means that a quorum had the claim until then. If all is true,
 // release waits for every node as long as for one that decides.
 func (r *Backend) release(ctx context.Context, c *claim, all bool) (had bool, err error) {
-	t := r.newTallyOfAll()
+	t := r.newTally()
 	removed := 0
 	if !all {
 		t.decided = func() bool { return removed >= t.quorum || t.number(yes)-removed > len(r.nodes)-t.quorum }

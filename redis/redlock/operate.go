@@ -20,11 +20,11 @@ func (r *Backend) List(ctx context.Context, prefix string) ([]string, error) {
 
 func (r *Backend) list(ctx context.Context, prefix string) ([]string, error) {
 	found := make(map[string]int)
-	t := r.newTallyOfAll()
+	t := r.newTally()
 	w := window{node: endpoint.OpenTimeout, needed: endpoint.OpenTimeout, outage: endpoint.OpenTimeout}
-	r.runRound(ctx, t, w, r.onGoroutines(func(i int) (verdict, func(), error) {
+	r.runRound(ctx, t, w, r.onGoroutines(func(i int) (func(), error) {
 		keys, err := scanKeys(ctx, r.nodes[i].client, r.naming.lock(""), prefix)
-		return verdictOf(err), func() {
+		return func() {
 			for key := range keys {
 				found[key]++
 			}

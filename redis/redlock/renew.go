@@ -82,7 +82,7 @@ func (r *Backend) renew(ctx context.Context, list []*renewal) {
 	}
 	r.runRound(ctx, t, r.windowFor(shortest), func(i int, deliver deliverFunc) {
 		r.renewAt(i, list, func(answers []int64, err error) {
-			deliver(verdictOf(err), func() {
+			deliver(func() {
 				for k, a := range answers {
 					list[k].count(a)
 				}

@@ -2,6 +2,7 @@ package redlock
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -19,12 +20,16 @@ const (
 	failed // the request failed, or the reply is of no use
 )
 
-// verdictOf returns yes if err is nil, and otherwise failed.
+// verdictOf returns the verdict of a node whose result is err.
 func verdictOf(err error) verdict {
-	if err != nil {
-		return failed
+	switch {
+	case err == nil:
+		return yes
+	case errors.As(err, new(*backend.HeldError)), errors.As(err, new(*noVoteError)), errors.Is(err, errOvertaken),
+		errors.Is(err, errMissing):
+		return no
 	}
-	return yes
+	return failed
 }
 
 // A tally counts the verdicts of one round, in which every node gets the same request.
@@ -33,25 +38,16 @@ type tally struct {
 	begun    time.Time
 	verdicts []verdict   // by node
 	errs     []error     // by node
-	mayEnd   func() bool // reports whether the outcome is certain, so that the round may end
+	mayEnd   func() bool // reports whether the outcome is certain, so that the round may end; nil means never
 	// decided reports whether the outcome is certain although the round continues. Then window.needed no longer applies.
 	// nil means never.
 	decided func() bool
 }
 
-// newTally returns a tally whose round ends when a quorum of yes is reached, or no longer possible.
+// newTally returns a tally whose round waits for all nodes, within its window.
 func (r *Backend) newTally() *tally {
 	n := len(r.nodes)
-	t := &tally{quorum: n/2 + 1, begun: time.Now(), verdicts: make([]verdict, n), errs: make([]error, n)}
-	t.mayEnd = func() bool { return t.won() || t.cannotWin() }
-	return t
-}
-
-// newTallyOfAll returns a tally whose round waits for all nodes, within its window.
-func (r *Backend) newTallyOfAll() *tally {
-	t := r.newTally()
-	t.mayEnd = func() bool { return false }
-	return t
+	return &tally{quorum: n/2 + 1, begun: time.Now(), verdicts: make([]verdict, n), errs: make([]error, n)}
 }
 
 // number returns how many nodes have the verdict v.
@@ -94,16 +90,15 @@ func (r *Backend) windowFor(ttl time.Duration) window {
 	return window{node: node, needed: max(node, min(ttl/share, outage)), outage: outage}
 }
 
-// An answer is one node's result. record, if not nil, runs if the answer arrives in time.
+// An answer is one node's result. record, if not nil, runs if the node has replied in time.
 type answer struct {
-	node    int
-	verdict verdict
-	record  func()
-	err     error
+	node   int
+	record func()
+	err    error
 }
 
 // A deliverFunc delivers one node's answer.
-type deliverFunc func(v verdict, record func(), err error)
+type deliverFunc func(record func(), err error)
 
 // runRound sends one request to every node at once, and returns when the outcome is certain, the window closes, or ctx
 // ends. one sends the request to node i without waiting for the reply. Replies that arrive after runRound has returned
@@ -111,7 +106,7 @@ type deliverFunc func(v verdict, record func(), err error)
 func (r *Backend) runRound(ctx context.Context, t *tally, w window, one func(i int, deliver deliverFunc)) {
 	answers := make(chan answer, len(r.nodes)) // buffered, so that a late answer blocks nobody
 	for i := range r.nodes {
-		one(i, func(v verdict, record func(), err error) { answers <- answer{i, v, record, err} })
+		one(i, func(record func(), err error) { answers <- answer{i, record, err} })
 	}
 	limit := time.NewTimer(w.outage)
 	defer limit.Stop()
@@ -119,7 +114,7 @@ func (r *Backend) runRound(ctx context.Context, t *tally, w window, one func(i i
 		for len(answers) > 0 { // every answer that has arrived counts
 			t.record(<-answers)
 		}
-		if late || t.number(silent) == 0 || t.mayEnd() {
+		if late || t.number(silent) == 0 || t.mayEnd != nil && t.mayEnd() {
 			return
 		}
 		decided := t.decided != nil && t.decided()
@@ -141,8 +136,9 @@ func (r *Backend) runRound(ctx context.Context, t *tally, w window, one func(i i
 }
 
 func (t *tally) record(a answer) {
-	t.verdicts[a.node], t.errs[a.node] = a.verdict, a.err
-	if a.record != nil {
+	v := verdictOf(a.err)
+	t.verdicts[a.node], t.errs[a.node] = v, a.err
+	if a.record != nil && v != failed {
 		a.record()
 	}
 }
@@ -158,10 +154,10 @@ func (r *Backend) patience(t *tally, w window) (longest time.Duration) {
 }
 
 // onGoroutines returns a function for runRound that calls one on a new goroutine, because one blocks.
-func (r *Backend) onGoroutines(one func(i int) (verdict, func(), error)) func(i int, deliver deliverFunc) {
+func (r *Backend) onGoroutines(one func(i int) (record func(), err error)) func(i int, deliver deliverFunc) {
 	return func(i int, deliver deliverFunc) {
 		if !r.leases.Go(func(context.Context) { deliver(one(i)) }) {
-			deliver(failed, nil, backend.ErrClosed)
+			deliver(nil, backend.ErrClosed)
 		}
 	}
 }

@@ -22,9 +22,10 @@ func (e *election) agreeOnToken(ctx context.Context) (uint64, error) {
 		return token, nil
 	}
 	t := e.r.newTally()
+	t.mayEnd = func() bool { return t.won() || t.cannotWin() }
 	e.r.runRound(ctx, t, e.window, func(i int, deliver deliverFunc) {
 		if slices.Contains(stored, i) {
-			deliver(yes, nil, nil)
+			deliver(nil, nil)
 		} else {
 			e.confirm(i, token, deliver)
 		}
@@ -39,10 +40,9 @@ func (e *election) confirm(i int, token uint64, deliver deliverFunc) {
 		e.r.nodes[i].postBool(q, func(has bool, err error) {
 			e.c.requestEnded(i)
 			if err == nil && !has {
-				deliver(no, nil, errMissing) // the key has expired since the vote
-			} else {
-				deliver(verdictOf(err), nil, err)
+				err = errMissing // the key has expired since the vote
 			}
+			deliver(nil, err)
 		})
 	})
 }

@@ -41,19 +41,14 @@ func (r *Backend) newElection(c *claim) *election {
 func (e *election) requestVote(i int, deliver deliverFunc) {
 	n := e.r.nodes[i]
 	if n.isSkipped() {
-		deliver(failed, nil, errNotSent)
+		deliver(nil, errNotSent)
 		return
 	}
 	e.sendVoteRequest(i, func(v vote, err error) {
-		if err != nil {
-			deliver(failed, nil, err)
-			return
+		if err == nil {
+			err = e.r.checkVote(n, v)
 		}
-		why, answer := e.r.checkVote(n, v), yes
-		if why != nil {
-			answer = no
-		}
-		deliver(answer, func() { e.votes[i] = v }, why)
+		deliver(func() { e.votes[i] = v }, err)
 	})
 }
 
@@ -179,21 +174,17 @@ func (e *election) outcome() error {
 // the release may not have reached a slow node yet.
 func (e *election) held() error {
 	var named []backend.Holder
-	others, barred := 0, 0 // nodes that do not name a holder
-	for i, err := range e.t.errs {
-		switch {
-		case e.votes[i].result == voteHeld:
-			named = append(named, e.votes[i].holder)
-		case errors.As(err, new(*noVoteError)):
-			barred++
-		case e.t.verdicts[i] == yes, errors.Is(err, errOvertaken):
-			others++
+	barred := false
+	for i, v := range e.votes {
+		if v.result == voteHeld {
+			named = append(named, v.holder)
 		}
+		barred = barred || errors.As(e.t.errs[i], new(*noVoteError))
 	}
-	if len(named) == 0 || len(named)+others+barred < e.t.quorum {
+	if len(named) == 0 || e.t.answered() < e.t.quorum {
 		return nil
 	}
-	e.uncertain = len(named) <= len(e.votes)-e.t.quorum && barred == 0
+	e.uncertain = len(named) <= len(e.votes)-e.t.quorum && !barred
 	best := mostNamed(named)
 	if len(best) < e.t.quorum {
 		return &backend.HeldError{}
