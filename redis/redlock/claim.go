@@ -1,6 +1,7 @@
 package redlock
 
 import (
+	"errors"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -114,19 +115,10 @@ func (c *claim) requestEnded(i int) {
 // isBusy reports whether a request to node i is in progress.
 func (c *claim) isBusy(i int) bool { return len(c.part(i).requests) > 0 }
 
-// A trace is what a reply shows about the owner's key at the node.
-type trace int
-
-const (
-	traceUnknown trace = iota // nothing: the request has not changed it
-	tracePresent              // the node has it, from this request or a later one
-	traceMissing              // the node does not have it
-)
-
 // write sends a request that may write the key at node i, in order. If the request has been cancelled before it is
-// sent, write calls done with ErrLost. Otherwise it calls send, which sends the request and passes the outcome to
-// ended; then done gets its error.
-func (c *claim) write(n *node, i int, number uint64, send func(ended func(trace, error)), done func(error)) {
+// sent, write calls done with ErrLost. Otherwise it calls send, which sends the request and passes to ended whether the
+// node has the key, by this request or a later one, or the error; then done gets the error.
+func (c *claim) write(n *node, i int, number uint64, send func(ended func(has bool, err error)), done func(error)) {
 	c.inOrder(i, func() {
 		c.mu.Lock()
 		p := &c.at[i]
@@ -140,14 +132,14 @@ func (c *claim) write(n *node, i int, number uint64, send func(ended func(trace,
 			done(backend.ErrLost)
 			return
 		}
-		send(func(found trace, err error) {
+		send(func(has bool, err error) {
 			c.noteKept(n.limit + c.ttl)
 			c.mu.Lock()
 			switch {
-			case err == nil && found == traceUnknown, err != nil && exchange.Definite(err): // it has not run
-				p.mayHaveKey, p.wrote = had, last
 			case err == nil:
-				p.mayHaveKey = found == tracePresent || p.unsure
+				p.mayHaveKey = has || p.unsure
+			case exchange.Definite(err), errors.Is(err, errNeedsHandshake): // it has not run
+				p.mayHaveKey, p.wrote = had, last
 			default:
 				p.unsure, p.absent = true, time.Time{}
 			}

@@ -76,7 +76,11 @@ func TestRefusedUnseen(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range r.nodes {
-		if v, err := voted(second, i); err != nil || (v.result == voteNeedsHandshake) != (i == 2) {
+		var want error
+		if i == 2 {
+			want = errNeedsHandshake
+		}
+		if v, err := voted(second, i); !errors.Is(err, want) {
 			t.Fatal(i, v, err)
 		}
 	}

@@ -65,8 +65,8 @@ func onNodes(t *testing.T, nodes ...*fakeNode) *Backend {
 }
 
 // attempted records a request to node 0 that ended like this, and withdraws it.
-func attempted(r *Backend, c *claim, number uint64, found trace, err error) {
-	c.write(r.nodes[0], 0, number, func(ended func(trace, error)) { ended(found, err) }, func(error) {})
+func attempted(r *Backend, c *claim, number uint64, has bool, err error) {
+	c.write(r.nodes[0], 0, number, func(ended func(bool, error)) { ended(has, err) }, func(error) {})
 	r.withdraw(c, number)
 }
 
@@ -81,19 +81,19 @@ func TestNodeIsKnownAgainAfterCleanup(t *testing.T) {
 	r := onNodes(t, node, node, node)
 	c := r.newClaim(req("k", claimTTL), claimTTL)
 	for i, attempt := range []struct {
-		found       trace
+		has         bool
 		err         error
 		least, most int32 // removals
 		lasts       time.Duration
 	}{
-		{traceUnknown, exchange.ErrNoAnswer, 2, mostRemovals, lateArrival},
-		{traceMissing, nil, 0, 0, 0},
-		{tracePresent, nil, 1, 1, 0},
-		{traceUnknown, exchange.ErrNoAnswer, 2, mostRemovals, lateArrival},
+		{false, exchange.ErrNoAnswer, 2, mostRemovals, lateArrival},
+		{false, nil, 0, 0, 0},
+		{true, nil, 1, 1, 0},
+		{false, exchange.ErrNoAnswer, 2, mostRemovals, lateArrival},
 	} {
 		node.requests.Store(0)
 		begun := time.Now()
-		attempted(r, c, uint64(i+1), attempt.found, attempt.err)
+		attempted(r, c, uint64(i+1), attempt.has, attempt.err)
 		waitIdle(t, r)
 		if got := node.requests.Load(); got < attempt.least || got > attempt.most || r.hasCleanups() {
 			t.Errorf("attempt %d: %d removals, want %d to %d; a cleanup is left: %v", i+1, got, attempt.least, attempt.most,
@@ -140,7 +140,7 @@ func TestCleanupLastsAsLongAsTheKey(t *testing.T) {
 			r := onNodes(t, node, node, node)
 			c := r.newClaim(req("k", minTTL), minTTL)
 			begun := time.Now()
-			attempted(r, c, 1, traceUnknown, exchange.ErrNoAnswer)
+			attempted(r, c, 1, false, exchange.ErrNoAnswer)
 			if ttl > minTTL {
 				r.renewAll(t.Context(), []*renewal{c.newRenewal(ttl, new(error))})
 			}
@@ -160,7 +160,7 @@ func TestCleanupsOfANodeThatReplies(t *testing.T) {
 	r := onNodes(t, node, node, node)
 	const claims = 2 * cleanupBatch
 	for range claims {
-		attempted(r, r.newClaim(req("k", claimTTL), claimTTL), 1, traceUnknown, exchange.ErrNoAnswer)
+		attempted(r, r.newClaim(req("k", claimTTL), claimTTL), 1, false, exchange.ErrNoAnswer)
 	}
 	time.Sleep(5 * cleanupFirst) // sleeps: the node stays silent
 	const few = 20

@@ -11,7 +11,11 @@ import (
 	"github.com/anylock/lock/redis/internal/exchange"
 )
 
-var errOvertaken = errors.New("overtaken by a later renewal")
+var (
+	errOvertaken = errors.New("overtaken by a later renewal")
+	// errNeedsHandshake means that a node has refused a vote request before it could write the key.
+	errNeedsHandshake = errors.New("its server has just been started again")
+)
 
 // A noQuorumError means that too few nodes have done what was requested, and why.
 type noQuorumError struct {
@@ -23,8 +27,10 @@ type noQuorumError struct {
 func (r *Backend) noQuorum(errs []error) error {
 	e := &noQuorumError{nodes: r.nodes, quorum: len(r.nodes)/2 + 1, errs: errs}
 	for i, n := range r.nodes {
+		barred := n.notReady()
 		// The round may have ended before this node could repeat that it has no vote.
-		if barred := n.notReady(); errors.Is(errs[i], exchange.ErrNoAnswer) && errors.As(barred, new(*noVoteError)) {
+		early := errors.Is(errs[i], exchange.ErrNoAnswer) && errors.As(barred, new(*noVoteError))
+		if early || barred != nil && errors.Is(errs[i], errNeedsHandshake) {
 			errs[i] = barred
 		}
 	}

@@ -190,18 +190,8 @@ func (r *Backend) repair(w *renewal) {
 
 func (r *Backend) repairAt(i int, w *renewal) {
 	c, n := w.claim, r.nodes[i]
-	c.write(n, i, w.number, func(ended func(trace, error)) {
-		ttl := time.Until(backend.Deadline(w.sent, w.ttl))
-		if ttl <= 0 {
-			ended(traceUnknown, nil)
-			return
-		}
-		n.postBool(repairScript.Request(c.keys[:2], c.id, keepFor(ttl), w.number, c.token), func(held bool, err error) {
-			if held {
-				ended(tracePresent, err)
-			} else {
-				ended(traceMissing, err)
-			}
-		})
+	c.write(n, i, w.number, func(ended func(bool, error)) {
+		ttl := max(time.Until(backend.Deadline(w.sent, w.ttl)), 0)
+		n.postBool(repairScript.Request(c.keys[:2], c.id, keepFor(ttl), w.number, c.token), ended)
 	}, func(error) {})
 }

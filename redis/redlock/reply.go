@@ -33,7 +33,9 @@ func parseVote(v any, sent, received time.Time) (vote, error) {
 	case voteHeld:
 		a.holder = readHolder(f)
 		a.holder.Owner = ownerOf(a.holder.Owner)
-	case voteLate, voteNeedsHandshake:
+	case voteLate:
+	case voteNeedsHandshake:
+		return vote{}, errNeedsHandshake
 	default:
 		return vote{}, exchange.ErrReply(v)
 	}

@@ -58,25 +58,25 @@ func (e *election) sendVoteRequest(i int, done func(vote, error)) {
 	n := e.r.nodes[i]
 	var v vote
 	// The request may have to wait while a slow node removes the key of the previous attempt.
-	e.c.write(n, i, e.number, func(ended func(trace, error)) {
+	e.c.write(n, i, e.number, func(ended func(bool, error)) {
 		begun := time.Now()
 		answered := func(a vote, err error) {
 			v = a
-			ended(a.trace(), err)
+			ended(a.result != voteHeld, err)
 		}
 		if n.isUnfit(begun) {
-			answered(vote{result: voteNeedsHandshake}, nil)
+			answered(vote{}, errNeedsHandshake)
 			return
 		}
 		e.sendOnce(n, func(a vote, err error) {
 			shake := func(context.Context) {
 				if e.r.handshake(n, n.limit, begun) != nil {
-					answered(a, err) // checkVote decides whether the vote counts
+					answered(a, err)
 				} else {
 					e.sendOnce(n, answered)
 				}
 			}
-			if err != nil || a.result != voteNeedsHandshake || !e.r.leases.Go(shake) {
+			if !errors.Is(err, errNeedsHandshake) || !e.r.leases.Go(shake) {
 				answered(a, err)
 			}
 		})
@@ -98,25 +98,8 @@ func (e *election) sendOnce(n *node, done func(vote, error)) {
 	})
 }
 
-// trace returns what a vote shows about the owner's key at the node.
-func (v vote) trace() trace {
-	switch v.result {
-	case voteGranted, voteLate:
-		return tracePresent
-	case voteHeld:
-		return traceMissing
-	}
-	return traceUnknown // refused before the node could write the key
-}
-
 // checkVote returns why a vote does not count, or nil if it does.
 func (r *Backend) checkVote(n *node, v vote) error {
-	if v.result == voteNeedsHandshake {
-		if err := n.notReady(); err != nil {
-			return err
-		}
-		return errors.New("its server has just been started again")
-	}
 	n.observe(v.clock, r.ban)
 	switch v.result {
 	case voteHeld:
