@@ -30,10 +30,10 @@ type claim struct {
 	number atomic.Uint64 // of the last request
 
 	mu            sync.Mutex
-	until         time.Time // no node has the key afterwards, even if the last request runs as late as it may
-	cancelledUpTo uint64    // requests up to this number are cancelled: they will not be sent
-	renewed       *renewal  // the last renewal that a quorum has confirmed; nil before the first
-	at            []part    // by node
+	longest       time.Duration // the longest TTL of a request
+	cancelledUpTo uint64        // requests up to this number are cancelled: they will not be sent
+	renewed       *renewal      // the last renewal that a quorum has confirmed; nil before the first
+	at            []part        // by node
 }
 
 // A part is the state of a claim at one node.
@@ -57,19 +57,7 @@ func (r *Backend) newClaim(q backend.Request, ttl time.Duration) *claim {
 // claimOf returns a new claim of an owner whose name at the nodes is id.
 func (r *Backend) claimOf(key, id string, ttl time.Duration) *claim {
 	keys := []string{r.naming.lock(key), r.naming.fence(key), r.naming.birth()}
-	c := &claim{keys: keys, id: id, ttl: ttl, at: make([]part, len(r.nodes))}
-	c.noteKept(r.options.Timeout + ttl)
-	return c
-}
-
-// noteKept records that a node may keep the key for another d: the rest of the time limit of a request, and the
-// TTL.
-func (c *claim) noteKept(d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if until := time.Now().Add(d + keepPad); until.After(c.until) {
-		c.until = until
-	}
+	return &claim{keys: keys, id: id, ttl: ttl, longest: ttl, at: make([]part, len(r.nodes))}
 }
 
 // part returns the state of the claim at node i.
@@ -118,7 +106,7 @@ func (c *claim) isBusy(i int) bool { return len(c.part(i).requests) > 0 }
 // write sends a request that may write the key at node i, in order. If the request has been cancelled before it is
 // sent, write calls done with ErrLost. Otherwise it calls send, which sends the request and passes to ended whether the
 // node has the key, by this request or a later one, or the error; then done gets the error.
-func (c *claim) write(n *node, i int, number uint64, send func(ended func(has bool, err error)), done func(error)) {
+func (c *claim) write(i int, number uint64, send func(ended func(has bool, err error)), done func(error)) {
 	c.inOrder(i, func() {
 		c.mu.Lock()
 		p := &c.at[i]
@@ -133,7 +121,6 @@ func (c *claim) write(n *node, i int, number uint64, send func(ended func(has bo
 			return
 		}
 		send(func(has bool, err error) {
-			c.noteKept(n.limit + c.ttl)
 			c.mu.Lock()
 			switch {
 			case err == nil:

@@ -67,15 +67,15 @@ type renewal struct {
 }
 
 func (c *claim) newRenewal(ttl time.Duration, err *error) *renewal {
+	c.mu.Lock()
+	c.longest = max(c.longest, ttl)
+	c.mu.Unlock()
 	return &renewal{claim: c, ttl: ttl, number: c.number.Add(1), sent: time.Now(), err: err}
 }
 
 // renew renews leases in one round, and sets the error of each.
 func (r *Backend) renew(ctx context.Context, list []*renewal) {
 	shortest := slices.MinFunc(list, func(a, b *renewal) int { return cmp.Compare(a.ttl, b.ttl) }).ttl
-	for _, w := range list {
-		w.claim.noteKept(r.options.Timeout + w.ttl)
-	}
 	t := r.newTally()
 	t.mayEnd = func() bool {
 		return t.won() && !slices.ContainsFunc(list, func(w *renewal) bool { return !t.kept(w) && !t.lost(w) })
@@ -190,7 +190,7 @@ func (r *Backend) repair(w *renewal) {
 
 func (r *Backend) repairAt(i int, w *renewal) {
 	c, n := w.claim, r.nodes[i]
-	c.write(n, i, w.number, func(ended func(bool, error)) {
+	c.write(i, w.number, func(ended func(bool, error)) {
 		ttl := max(time.Until(backend.Deadline(w.sent, w.ttl)), 0)
 		n.postBool(repairScript.Request(c.keys[:2], c.id, keepFor(ttl), w.number, c.token), ended)
 	}, func(error) {})
