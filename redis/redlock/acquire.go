@@ -2,7 +2,7 @@ package redlock
 
 import (
 	"context"
-	"math/rand/v2"
+	"errors"
 	"time"
 
 	"github.com/anylock/lock/backend"
@@ -12,36 +12,58 @@ import (
 // Acquire implements [backend.Backend]. A TTL over MaxTTL is ErrInvalid. A request that waits also waits for nodes to
 // get their vote.
 func (r *Backend) Acquire(ctx context.Context, q backend.Request) (backend.Lease, error) {
-	c := r.newClaim(q, r.guarantees.Round(q.TTL))
-	try := func(ctx context.Context) (backend.Lease, error) { return r.try(ctx, q, c) }
-	if q.Wait {
-		try = r.newWaiter(q, c).try
-	}
+	a := r.newCandidate(q)
 	return r.leases.Acquire(ctx, q, kit.Waiter{
-		Try: try, CleanUp: func() {}, // a failed attempt removes its own traces
-		Pause: kit.Pause{Min: leastPause, Max: mostPause},
+		Try: a.try, CleanUp: a.cleanUp, Pause: kit.Pause{Min: leastPause, Max: mostPause},
 	})
 }
 
-// try makes one attempt. If the attempt cannot show whether the key is held, try makes more attempts for up to
-// Options.Timeout: a minority of the nodes may still name an owner that has released the key.
-func (r *Backend) try(ctx context.Context, q backend.Request, c *claim) (backend.Lease, error) {
-	for begun := time.Now(); ; {
-		l, uncertain, err := r.elect(ctx, q, c)
-		if err == nil {
-			return l, nil
-		}
-		if uncertain && time.Since(begun) < r.options.Timeout && kit.Sleep(ctx, leastPause+rand.N(leastPause)) == nil {
-			continue
-		}
-		if ended := kit.ContextError(ctx, err); ended != nil {
-			return nil, ended
-		}
-		// The next attempt must not find the key of this one on any node, unless the node hangs.
-		limit := nodeTimeout(c.ttl)
-		r.removeAll(ctx, r.newTally(), c, window{node: limit, outage: limit}, func() {})
-		return nil, err
+// A candidate is one Acquire.
+type candidate struct {
+	r     *Backend
+	q     backend.Request
+	c     *claim
+	begun time.Time
+	busy  *backend.HeldError // the refusal of the last attempt by a quorum; nil if there was none
+}
+
+func (r *Backend) newCandidate(q backend.Request) *candidate {
+	return &candidate{r: r, q: q, c: r.newClaim(q, r.guarantees.Round(q.TTL)), begun: time.Now()}
+}
+
+// try makes an attempt, unless the key is still busy. It makes more attempts while they may soon end differently.
+func (a *candidate) try(ctx context.Context) (backend.Lease, error) {
+	if a.busy != nil && a.peek(ctx) {
+		return nil, a.busy
 	}
+	for pause := (kit.Pause{Min: leastPause, Max: repeatPause}); ; {
+		l, uncertain, err := a.r.elect(ctx, a.q, a.c)
+		a.busy, _ = errors.AsType[*backend.HeldError](err)
+		if err == nil || !a.mayRepeat(uncertain, err) {
+			return l, err
+		}
+		if kit.Sleep(ctx, pause.Next(0)) != nil {
+			return nil, kit.ContextError(ctx, err)
+		}
+	}
+}
+
+// mayRepeat reports whether an attempt after one that has failed with err may soon end differently. An attempt is
+// uncertain if a minority of the nodes names an owner, which may have released the key.
+func (a *candidate) mayRepeat(uncertain bool, err error) bool {
+	waited := time.Since(a.begun)
+	if !a.q.Wait {
+		return uncertain && waited < a.r.options.Timeout
+	}
+	none, failed := errors.AsType[*noQuorumError](err)
+	return failed && none.mayPass(waited < slowStart)
+}
+
+// cleanUp removes the keys of failed attempts, and waits for all nodes that do not hang: the next owner's attempt must
+// not find a key.
+func (a *candidate) cleanUp() {
+	limit := nodeTimeout(a.c.ttl)
+	a.r.removeAll(context.Background(), a.r.newTally(), a.c, window{node: limit, outage: limit}, func() {})
 }
 
 // elect makes one attempt, and withdraws the attempt if it fails. uncertain is that of the election.
@@ -57,7 +79,6 @@ func (r *Backend) elect(ctx context.Context, q backend.Request, c *claim) (_ bac
 	}
 	l, err := r.leases.Grant(ctx, q, kit.Grant{Token: c.token, Sent: e.sent, TTL: c.ttl, Data: c})
 	if err != nil {
-		r.abandon(c) // Leases releases it too, but perhaps only after Close has closed the connections
 		return nil, false, err
 	}
 	return l, false, nil

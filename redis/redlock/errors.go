@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"slices"
 	"time"
 
 	"github.com/anylock/lock/backend"
@@ -37,40 +36,23 @@ func (r *Backend) noQuorum(errs []error) error {
 	return e
 }
 
-// wait returns how long it takes until so many nodes have their vote that there is a quorum. It is 0 if a quorum also
-// needs nodes that have failed for other reasons.
-func (e *noQuorumError) wait() time.Duration {
-	var waits []time.Duration
-	for _, err := range e.errs {
-		if v, barred := errors.AsType[*noVoteError](err); barred {
-			waits = append(waits, max(time.Until(v.until), time.Millisecond)) // not 0 if it has just passed
-		} else if err == nil {
-			waits = append(waits, 0)
-		}
-	}
-	if len(waits) < e.quorum {
-		return 0
-	}
-	slices.Sort(waits)
-	return waits[e.quorum-1]
-}
-
-// slow reports whether nodes are missing only because they did not reply in time, or because a connection broke during
-// the request. Neither predicts how the next attempt ends.
-func (e *noQuorumError) slow() bool {
-	missed := 0
+// mayPass reports whether a later attempt may get a quorum: because enough nodes have their vote or will get it or, if
+// slow is true, because the others did not reply in time or their connections broke.
+func (e *noQuorumError) mayPass(slow bool) bool {
+	voters, missed := 0, 0
 	for _, err := range e.errs {
 		var dial *net.OpError
 		switch {
-		case err == nil, errors.As(err, new(*backend.HeldError)), errors.Is(err, errOvertaken),
-			errors.As(err, new(*noVoteError)):
+		case err == nil, errors.As(err, new(*noVoteError)):
+			voters++
+		case verdictOf(err) == no:
 		case exchange.IsReply(err), !exchange.Passing(err), errors.As(err, &dial) && dial.Op == "dial" && !isTimeout(err):
-			return false
+			slow = false // the node is down or refuses requests
 		default:
 			missed++
 		}
 	}
-	return missed > 0
+	return voters >= e.quorum || slow && missed > 0
 }
 
 func (e *noQuorumError) Error() string {

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -252,12 +254,11 @@ func TestWaiterFindsReleaseThatNodesMissed(t *testing.T) {
 			if unresponsive {
 				r.nodes[0].noteReply(exchange.ErrNoAnswer, 0)
 			}
-			q := waiting("k", time.Minute)
-			w := r.newWaiter(q, r.newClaim(q, time.Minute))
+			w := r.newCandidate(waiting("k", time.Minute))
 			w.busy = new(backend.HeldError)
 			const most = 1000
 			peeks := 1
-			for peeks < most && r.peek(t.Context(), w) {
+			for peeks < most && w.peek(t.Context()) {
 				peeks++
 			}
 			t.Logf("%v, one node unresponsive: %v: %d peeks", missed, unresponsive, peeks)
@@ -274,12 +275,11 @@ func TestWaitersSpareSilentNode(t *testing.T) {
 	silent, holds := freeNode(), &fakeNode{reply: time.Minute.Milliseconds()}
 	silent.down.Store(true)
 	r := onNodes(t, silent, holds, holds)
-	q := waiting("k", time.Minute)
-	w := r.newWaiter(q, r.newClaim(q, time.Minute))
+	w := r.newCandidate(waiting("k", time.Minute))
 	w.busy = new(backend.HeldError)
 	begun := time.Now()
 	for range 300 {
-		if !r.peek(t.Context(), w) {
+		if !w.peek(t.Context()) {
 			t.Fatal("the key seems free")
 		}
 	}
@@ -289,19 +289,24 @@ func TestWaitersSpareSilentNode(t *testing.T) {
 	}
 }
 
-// A node without a vote does not make the others count as unreachable: a waiter's first attempt is repeated while they
-// do not respond.
-func TestSlowBesideNodeWithoutVote(t *testing.T) {
+// A waiter's first attempt is repeated while enough nodes have no vote yet. A node without a vote does not make the
+// others count as unreachable: for a while, the attempt is also repeated while they do not respond.
+func TestRepeatsBesideNodeWithoutVote(t *testing.T) {
 	barred := &noVoteError{time.Now().Add(time.Minute), whyYoung}
+	down := &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
 	for _, test := range []struct {
-		errs []error
-		slow bool
+		errs         []error
+		early, later bool // whether the attempt is repeated
 	}{
-		{[]error{barred, exchange.ErrNoAnswer, exchange.ErrNoAnswer}, true},
-		{[]error{barred, barred, nil}, false}, // nothing but time helps
+		{[]error{barred, exchange.ErrNoAnswer, exchange.ErrNoAnswer}, true, false},
+		{[]error{barred, barred, exchange.ErrNoAnswer}, true, true},
+		{[]error{barred, nil, down}, true, true},
+		{[]error{barred, exchange.ErrNoAnswer, down}, false, false},
+		{[]error{exchange.ErrNoAnswer, &backend.HeldError{}, exchange.ErrNoAnswer}, true, false},
 	} {
-		if got := (&noQuorumError{errs: test.errs}).slow(); got != test.slow {
-			t.Errorf("%v: slow is %v", test.errs, got)
+		e := &noQuorumError{quorum: 2, errs: test.errs}
+		if early, later := e.mayPass(true), e.mayPass(false); early != test.early || later != test.later {
+			t.Errorf("%v: repeated early: %v, later: %v", test.errs, early, later)
 		}
 	}
 }
