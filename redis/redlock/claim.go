@@ -32,7 +32,6 @@ type claim struct {
 	mu            sync.Mutex
 	longest       time.Duration // the longest TTL of a request
 	cancelledUpTo uint64        // requests up to this number are cancelled: they will not be sent
-	renewed       *renewal      // the last renewal that a quorum has confirmed; nil before the first
 	at            []part        // by node
 }
 
@@ -99,9 +98,6 @@ func (c *claim) requestEnded(i int) {
 	c.mu.Unlock()
 	f()
 }
-
-// isBusy reports whether a request to node i is in progress.
-func (c *claim) isBusy(i int) bool { return len(c.part(i).requests) > 0 }
 
 // write sends a request that may write the key at node i, in order. If the request has been cancelled before it is
 // sent, write calls done with ErrLost. Otherwise it calls send, which sends the request and passes to ended whether the

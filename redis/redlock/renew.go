@@ -57,13 +57,14 @@ func (r *Backend) renewInRounds(ctx context.Context, list []*renewal) {
 // A renewal renews one lease, if a quorum still has the lease. Nodes that have lost the lease do not count, and get it
 // back afterwards.
 type renewal struct {
-	claim  *claim
-	ttl    time.Duration
-	number uint64
-	sent   time.Time
-	have   int    // nodes that had the lease
-	lack   int    // nodes that replied that they had not
-	err    *error // receives the result
+	claim     *claim
+	ttl       time.Duration
+	number    uint64
+	sent      time.Time
+	have      int    // nodes that had the lease
+	lack      int    // nodes that replied that they had not
+	err       *error // receives the result
+	confirmed bool   // by a quorum; guarded by claim.mu
 }
 
 func (c *claim) newRenewal(ttl time.Duration, err *error) *renewal {
@@ -145,28 +146,22 @@ func (r *Backend) renewAt(i int, list []*renewal, done func(answers []int64, err
 		}
 		n.observe(clock, r.ban) // a key that still exists counts, whatever the clock did before
 		for k, w := range list {
-			w.claim.continueFrom(answers[k])
-			if answers[k] == leaseMissing && w.claim.isBusy(i) {
+			c := w.claim
+			c.continueFrom(answers[k])
+			c.mu.Lock()
+			p := &c.at[i]
+			if answers[k] == leaseMissing && len(p.requests) > 0 {
 				answers[k] = leaseUnknown // the request that writes the key to this node may still be in progress
 			}
-			r.noteMissing(i, w, answers[k] == leaseMissing)
+			p.lost = answers[k] == leaseMissing
+			late := p.lost && w.confirmed
+			c.mu.Unlock()
+			if late {
+				r.repair(w)
+			}
 		}
 		done(answers, nil)
 	})
-}
-
-// noteMissing records whether node i has lost the lease of w. If a quorum has already confirmed this renewal, the node
-// gets the lease back at once. Otherwise it does when a quorum has.
-func (r *Backend) noteMissing(i int, w *renewal, lost bool) {
-	c := w.claim
-	c.mu.Lock()
-	last := c.renewed
-	late := lost && last != nil && last.number >= w.number
-	c.at[i].lost = lost && !late
-	c.mu.Unlock()
-	if late {
-		r.repairAt(i, last)
-	}
 }
 
 // repair puts a renewed lease back, in the background, on the nodes that had lost it. The lease counts there only from
@@ -175,7 +170,7 @@ func (r *Backend) repair(w *renewal) {
 	c := w.claim
 	var nodes []int
 	c.mu.Lock()
-	c.renewed = w
+	w.confirmed = true
 	for i := range c.at {
 		if c.at[i].lost {
 			c.at[i].lost = false
