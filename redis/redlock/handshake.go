@@ -92,11 +92,7 @@ func (r *Backend) requestHandshake(ctx context.Context, n *node) (handshake, err
 	} else if err != nil {
 		return handshake{}, err
 	}
-	durable := "0"
-	if endpoint.KeepsWrites(config.Val()) {
-		durable = "1"
-	}
-	args := []any{run, r.options.MaxTTL.Milliseconds(), newID(), durable}
+	args := []any{run, r.options.MaxTTL.Milliseconds(), newID(), endpoint.KeepsWrites(config.Val())}
 	for _, other := range r.nodes {
 		if found := other.lastHandshake(); other != n && found.id != "" {
 			args = append(args, found.id)
@@ -112,15 +108,13 @@ func (r *Backend) requestHandshake(ctx context.Context, n *node) (handshake, err
 	}
 	f := exchange.ReadFields(reply.V)
 	found := handshake{run: run, record: f.Text(), born: f.Text()}
-	longest, err := time.ParseDuration(f.Text() + "ms")
+	longest := f.Millis()
 	found.id, found.from, found.untilVote = f.Text(), f.Text(), f.Millis()
 	switch {
 	case f.Err() != nil:
 		return handshake{}, f.Err()
-	case err != nil:
-		return handshake{}, exchange.ErrReply(reply.V)
 	case longest != r.options.MaxTTL:
-		err = fmt.Errorf("the longest ttl (%s) of this node's fleet is %v, not %v", paramMaxTTL, longest, r.options.MaxTTL)
+		err := fmt.Errorf("the longest ttl (%s) of this node's fleet is %v, not %v", paramMaxTTL, longest, r.options.MaxTTL)
 		return handshake{run: run, unfit: err}, nil
 	}
 	return found, nil

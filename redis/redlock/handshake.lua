@@ -41,4 +41,4 @@ born = math.min(tonumber(born), now)
 local record = whole(born) .. ':' .. max .. ':' .. id .. ':' .. run
 if record ~= value then redis.call('SET', KEYS[1], record) end -- a full server refuses SET
 local from = born + probation(tonumber(max))
-return {record, whole(born), max, id, whole(from), math.max(from - now, 0)}
+return {record, whole(born), tonumber(max), id, whole(from), math.max(from - now, 0)}

@@ -14,7 +14,7 @@ func script(digest, name string) exchange.Script {
 }
 
 var (
-	handshakeScript = script("eaa93c1d8b9fde3ec5d67cad2918915cacd3562f", "handshake")
+	handshakeScript = script("4f95b7f63966986ec75790ecdbf71aae8c3ce812", "handshake")
 	acquireScript   = script("88fb1f443318d543fe2dc553a2c4b17e4ffbcb3a", "acquire")
 	confirmScript   = script("619e6749e194cd4fc8434fa4b601441f16763804", "confirm")
 	renewScript     = script("dbd226c180504ad0fddf18c78c3664bf945bcf9e", "renew")
