@@ -2,14 +2,13 @@ package redlock
 
 import (
 	"context"
+	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/backend/kit"
 	"github.com/anylock/lock/redis/internal/endpoint"
-	"github.com/anylock/lock/redis/internal/exchange"
 )
 
 // A fleetReading is the known state of a fleet as a whole.
@@ -54,49 +53,37 @@ func (r *Backend) Examine(ctx context.Context) ([]backend.Finding, error) {
 }
 
 func (r *Backend) examine(ctx context.Context) ([]backend.Finding, error) {
-	reports := make([]nodeReport, len(r.nodes))
-	var nodes sync.WaitGroup
-	for i, n := range r.nodes {
-		nodes.Go(func() {
-			report, err := exchange.Await(ctx, r.leases.Go, r.options.Timeout,
-				func(ctx context.Context) (nodeReport, error) { return r.examineNode(ctx, n) })
-			if err != nil {
-				report.findings = []backend.Finding{kit.Unreachable(n.name, err)}
-			}
-			reports[i] = report
-		})
-	}
-	nodes.Wait()
+	fleet := fleetReading{r: r, clocks: make([]clockSample, len(r.nodes))}
+	found := make([][]backend.Finding, len(r.nodes))
+	t := r.newTally()
+	t.quorum = len(r.nodes) // wait for all nodes, for as long as the request timeout
+	r.runRound(ctx, t, window{outage: r.options.Timeout}, r.onGoroutines(func(i int) (func(), error) {
+		clock, list, err := r.examineNode(ctx, r.nodes[i])
+		return func() { fleet.clocks[i], found[i] = clock, list }, err
+	}))
 	if err := kit.ContextError(ctx, nil); err != nil {
 		return nil, err
 	}
-	fleet := fleetReading{r: r}
-	var all []backend.Finding
-	for _, report := range reports {
-		fleet.clocks = append(fleet.clocks, report.clock)
-		all = append(all, report.findings...)
+	for i, err := range t.nodeErrors() {
+		if err != nil {
+			found[i] = []backend.Finding{kit.Unreachable(r.nodes[i].name, err)}
+		}
 	}
-	return append(kit.Apply(fleetRules, "", fleet), all...), nil
+	return append(kit.Apply(fleetRules, "", fleet), slices.Concat(found...)...), nil
 }
 
-// A nodeReport is what Examine has found at a node.
-type nodeReport struct {
-	findings []backend.Finding
-	clock    clockSample // zero if the node has not replied
-}
-
-func (r *Backend) examineNode(ctx context.Context, n *node) (nodeReport, error) {
+// examineNode returns a node's clock, zero if TIME is not permitted, and the findings.
+func (r *Backend) examineNode(ctx context.Context, n *node) (clock clockSample, list []backend.Finding, err error) {
 	vote := r.handshake(n, r.options.Timeout, time.Now())
 	reading, list, err := endpoint.Read(ctx, n.name, n.client)
 	if err != nil {
-		return nodeReport{}, err
+		return clock, nil, err
 	}
 	if vote == nil {
 		vote = n.notReady()
 	}
-	report := nodeReport{findings: append(list, kit.Apply(nodeRules, n.name, vote)...)}
 	if !reading.Clock.IsZero() {
-		report.clock = clockSample{reading.Clock.UnixMicro(), reading.Sent, reading.Received}
+		clock = clockSample{reading.Clock.UnixMicro(), reading.Sent, reading.Received}
 	}
-	return report, nil
+	return clock, append(list, kit.Apply(nodeRules, n.name, vote)...), nil
 }
