@@ -16,7 +16,6 @@ import (
 const (
 	// defaultMaxTTL is twice package lock's default TTL.
 	defaultMaxTTL = time.Minute
-	leastMaxTTL   = time.Second
 	leastNodes    = 3
 )
 
@@ -46,8 +45,8 @@ func (o *Options) validate() (Options, error) {
 		return v, err
 	}
 	v.MaxTTL = cmp.Or(v.MaxTTL, defaultMaxTTL)
-	if v.MaxTTL < leastMaxTTL || v.MaxTTL > backend.MaxTTL {
-		return v, fmt.Errorf("%w: longest ttl %v is not between %v and %v", backend.ErrInvalid, v.MaxTTL, leastMaxTTL,
+	if v.MaxTTL < minTTL || v.MaxTTL > backend.MaxTTL {
+		return v, fmt.Errorf("%w: longest ttl %v is not between %v and %v", backend.ErrInvalid, v.MaxTTL, minTTL,
 			backend.MaxTTL)
 	}
 	v.MaxTTL = v.MaxTTL.Truncate(granularity)
@@ -70,12 +69,16 @@ func New(ctx context.Context, nodes []*redis.Client, opts *Options) (*Backend, e
 	return r.begin(ctx)
 }
 
-// begin contacts the nodes. If it fails, it closes the Backend.
+// begin validates and contacts the nodes. If it fails, it closes the Backend.
 func (r *Backend) begin(ctx context.Context) (*Backend, error) {
 	// When this time is over, Close must not wait for clients that ignore deadlines.
 	limited, cancel := context.WithTimeout(ctx, endpoint.OpenTimeout)
 	defer cancel()
-	if err := r.handshakeAll(ctx); err != nil {
+	err := r.validateNodes()
+	if err == nil {
+		err = r.handshakeAll(ctx)
+	}
+	if err != nil {
 		calls.CloseUnopened(limited, r)
 		return nil, err
 	}
@@ -88,33 +91,28 @@ func onClients(nodes []*redis.Client, opts *Options) (*Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	addrs := make([]string, len(nodes))
-	for i, c := range nodes {
-		if c == nil {
+	for _, c := range nodes {
+		switch {
+		case c == nil:
 			return nil, fmt.Errorf("%w: nil client", backend.ErrInvalid)
-		}
-		addrs[i] = c.Options().Addr
-		if addrs[i] == "FailoverClient" {
+		case c.Options().Addr == "FailoverClient":
 			return nil, fmt.Errorf("%w: a failover client moves between servers", backend.ErrUnsupported)
 		}
-	}
-	if err := validateNodes(addrs); err != nil {
-		return nil, err
 	}
 	return newBackend(nodes, o, false), nil
 }
 
 // validateNodes rejects an even number of nodes, too few nodes, and duplicates.
-func validateNodes(addrs []string) error {
-	if n := len(addrs); n < leastNodes || n%2 == 0 {
+func (r *Backend) validateNodes() error {
+	if n := len(r.nodes); n < leastNodes || n%2 == 0 {
 		return fmt.Errorf("%w: %d nodes: redlock needs an odd number, at least %d", backend.ErrInvalid, n, leastNodes)
 	}
 	seen := make(map[string]bool)
-	for _, a := range addrs {
-		if seen[a] {
-			return fmt.Errorf("%w: node %s is given twice", backend.ErrInvalid, a)
+	for _, n := range r.nodes {
+		if seen[n.name] {
+			return fmt.Errorf("%w: node %s is given twice", backend.ErrInvalid, n.name)
 		}
-		seen[a] = true
+		seen[n.name] = true
 	}
 	return nil
 }
