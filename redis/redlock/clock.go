@@ -1,6 +1,9 @@
 package redlock
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 const (
 	// jumpSlack, plus 1 % of the elapsed time, is how much the clocks of a node and this client may drift apart between
@@ -25,22 +28,15 @@ type serverClock struct{ older, newer clockSample }
 
 // observe adds a sample, and returns by how much the clock was set: 0 if it runs like ours.
 func (c *serverClock) observe(s clockSample) (step time.Duration) {
-	for _, ref := range []clockSample{c.older, c.newer} {
-		if ref.sent.IsZero() {
-			continue
-		}
-		if step = s.step(ref); step != 0 {
-			c.older, c.newer = s, s
-			return step
-		}
-	}
-	switch {
-	case c.newer.sent.IsZero():
+	if c.newer.sent.IsZero() {
 		c.older, c.newer = s, s
-	case s.sent.Sub(c.newer.sent) >= sampleAge:
+	}
+	if step = cmp.Or(s.step(c.older), s.step(c.newer)); step != 0 {
+		c.older, c.newer = s, s
+	} else if s.sent.Sub(c.newer.sent) >= sampleAge {
 		c.older, c.newer = c.newer, s
 	}
-	return 0
+	return step
 }
 
 // step returns how much further the server's clock has advanced since ref than ours. It is 0 if the difference is
