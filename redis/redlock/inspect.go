@@ -60,12 +60,8 @@ func (t *tally) holder(answers []backend.Holder) (h backend.Holder, named int) {
 	if missing := len(t.verdicts) - t.number(yes); len(best) == 0 || len(best)+missing < t.quorum {
 		return backend.Holder{}, 0
 	}
-	var remaining []time.Duration
-	for _, a := range best {
-		remaining = append(remaining, a.TTL)
-	}
 	h = best[0]
-	h.Token, h.TTL = t.agreedToken(best), t.quorumTTL(remaining)
+	h.Token, h.TTL = t.agreedToken(best), t.quorumTTL(best)
 	return h, len(best)
 }
 
@@ -85,13 +81,13 @@ func mostNamed(answers []backend.Holder) (best []backend.Holder) {
 	return best
 }
 
-// quorumTTL returns how long a quorum will have a key, from the remaining TTLs that nodes have reported. The lease ends
-// when fewer than a quorum have the key. quorumTTL is 0 if the missing replies could change it by more than 100 ms.
-func (t *tally) quorumTTL(remaining []time.Duration) time.Duration {
+// quorumTTL returns how long a quorum will have a key, from the answers that name its owner. The lease ends when fewer
+// than a quorum have the key. quorumTTL is 0 if the missing replies could change it by more than 100 ms.
+func (t *tally) quorumTTL(answers []backend.Holder) time.Duration {
 	const tolerance = 100 * time.Millisecond
-	slices.SortFunc(remaining, func(a, b time.Duration) int { return cmp.Compare(b, a) })
-	least := remaining[min(t.quorum, len(remaining))-1]
-	if most := remaining[max(t.quorum-(len(t.verdicts)-t.number(yes)), 1)-1]; most-least > tolerance {
+	slices.SortFunc(answers, func(a, b backend.Holder) int { return cmp.Compare(b.TTL, a.TTL) })
+	least := answers[min(t.quorum, len(answers))-1].TTL
+	if most := answers[max(t.quorum-(len(t.verdicts)-t.number(yes)), 1)-1].TTL; most-least > tolerance {
 		return 0
 	}
 	return least

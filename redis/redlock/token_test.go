@@ -284,7 +284,11 @@ func TestQuorumTTL(t *testing.T) {
 	} {
 		verdicts := append(slices.Repeat([]verdict{yes}, c.answered), make([]verdict, 5-c.answered)...)
 		tally := &tally{quorum: 3, verdicts: verdicts}
-		if got := tally.quorumTTL(c.left); got != c.want {
+		var answers []backend.Holder
+		for _, left := range c.left {
+			answers = append(answers, backend.Holder{TTL: left})
+		}
+		if got := tally.quorumTTL(answers); got != c.want {
 			t.Errorf("%d nodes answered, left %v: %v, want %v", c.answered, c.left, got, c.want)
 		}
 	}
