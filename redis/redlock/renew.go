@@ -81,15 +81,7 @@ func (r *Backend) renew(ctx context.Context, list []*renewal) {
 	t.mayEnd = func() bool {
 		return t.won() && !slices.ContainsFunc(list, func(w *renewal) bool { return !t.kept(w) && !t.lost(w) })
 	}
-	r.runRound(ctx, t, r.windowFor(shortest), func(i int, deliver deliverFunc) {
-		r.renewAt(i, list, func(answers []int64, err error) {
-			deliver(func() {
-				for k, a := range answers {
-					list[k].count(a)
-				}
-			}, err)
-		})
-	})
+	r.runRound(ctx, t, r.windowFor(shortest), func(i int, deliver deliverFunc) { r.renewAt(i, list, deliver) })
 	for _, w := range list {
 		switch {
 		case t.kept(w):
@@ -112,17 +104,8 @@ func (r *Backend) renew(ctx context.Context, list []*renewal) {
 func (t *tally) kept(w *renewal) bool { return w.have >= t.quorum }
 func (t *tally) lost(w *renewal) bool { return w.lack > len(t.verdicts)-t.quorum }
 
-func (w *renewal) count(answer int64) {
-	switch answer {
-	case leaseRenewed:
-		w.have++
-	case leaseMissing, leaseOther:
-		w.lack++
-	}
-}
-
 // renewAt renews leases at node i.
-func (r *Backend) renewAt(i int, list []*renewal, done func(answers []int64, err error)) {
+func (r *Backend) renewAt(i int, list []*renewal, deliver deliverFunc) {
 	var keys []string
 	var args []any
 	for _, w := range list {
@@ -141,27 +124,43 @@ func (r *Backend) renewAt(i int, list []*renewal, done func(answers []int64, err
 			err = f.Err()
 		}
 		if err != nil {
-			done(nil, err)
+			deliver(nil, err)
 			return
 		}
 		n.observe(clock, r.ban) // a key that still exists counts, whatever the clock did before
 		for k, w := range list {
-			c := w.claim
-			c.continueFrom(answers[k])
-			c.mu.Lock()
-			p := &c.at[i]
-			if answers[k] == leaseMissing && len(p.requests) > 0 {
-				answers[k] = leaseUnknown // the request that writes the key to this node may still be in progress
-			}
-			p.lost = answers[k] == leaseMissing
-			late := p.lost && w.confirmed
-			c.mu.Unlock()
-			if late {
-				r.repair(w)
-			}
+			answers[k] = r.noteAnswer(i, w, answers[k])
 		}
-		done(answers, nil)
+		deliver(func() {
+			for k, w := range list {
+				switch answers[k] {
+				case leaseRenewed:
+					w.have++
+				case leaseMissing, leaseOther:
+					w.lack++
+				}
+			}
+		}, nil)
 	})
+}
+
+// noteAnswer records node i's answer to a renewal, and returns the answer that counts. If a quorum has already confirmed
+// the renewal, a node that has lost the lease gets it back at once. Otherwise it does when a quorum has.
+func (r *Backend) noteAnswer(i int, w *renewal, answer int64) int64 {
+	c := w.claim
+	c.continueFrom(answer)
+	c.mu.Lock()
+	p := &c.at[i]
+	if answer == leaseMissing && len(p.requests) > 0 {
+		answer = leaseUnknown // the request that writes the key to this node may still be in progress
+	}
+	p.lost = answer == leaseMissing
+	late := p.lost && w.confirmed
+	c.mu.Unlock()
+	if late {
+		r.repair(w)
+	}
+	return answer
 }
 
 // repair puts a renewed lease back, in the background, on the nodes that had lost it. The lease counts there only from
