@@ -69,7 +69,7 @@ func (a *candidate) cleanUp() {
 // elect makes one attempt, and withdraws the attempt if it fails. uncertain is that of the election.
 func (r *Backend) elect(ctx context.Context, q backend.Request, c *claim) (_ backend.Lease, uncertain bool, err error) {
 	e := r.newElection(c)
-	r.runRound(ctx, e.t, e.window, e.requestVote)
+	r.runRound(ctx, e.t, r.windowFor(c.ttl), e.requestVote)
 	if err = e.outcome(); err == nil {
 		c.token, err = e.agreeOnToken(ctx)
 	}
@@ -77,7 +77,7 @@ func (r *Backend) elect(ctx context.Context, q backend.Request, c *claim) (_ bac
 		r.withdraw(c, e.number)
 		return nil, e.uncertain, err
 	}
-	l, err := r.leases.Grant(ctx, q, kit.Grant{Token: c.token, Sent: e.sent, TTL: c.ttl, Data: c})
+	l, err := r.leases.Grant(ctx, q, kit.Grant{Token: c.token, Sent: e.t.begun, TTL: c.ttl, Data: c})
 	if err != nil {
 		return nil, false, err
 	}

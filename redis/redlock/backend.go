@@ -72,17 +72,11 @@ func (r *Backend) Guarantees() backend.Guarantees { return r.guarantees }
 // matches [backend.ErrUnavailable]; it names the nodes without a vote, until when, and why. NotReady sends no request:
 // it uses what the nodes last replied, on opening and since. So it is cheap and may be called at any time.
 func (r *Backend) NotReady() error {
-	errs := make([]error, len(r.nodes))
-	able := 0
+	t := r.newTally()
 	for i, n := range r.nodes {
-		if errs[i] = n.notReady(); errs[i] == nil {
-			able++
-		}
+		t.record(answer{node: i, err: n.notReady()})
 	}
-	if able > len(r.nodes)/2 {
-		return nil
-	}
-	return r.noQuorum(errs)
+	return r.quorumError(t)
 }
 
 // Close implements [backend.Backend]. Clients given to New stay open.

@@ -144,8 +144,8 @@ func (r *Backend) renewAt(i int, list []*renewal, deliver deliverFunc) {
 	})
 }
 
-// noteAnswer records node i's answer to a renewal, and returns the answer that counts. If a quorum has already confirmed
-// the renewal, a node that has lost the lease gets it back at once. Otherwise it does when a quorum has.
+// noteAnswer records node i's answer to a renewal, and returns the answer that counts. If a quorum has already
+// confirmed the renewal, a node that has lost the lease gets it back at once. Otherwise it does when a quorum has.
 func (r *Backend) noteAnswer(i int, w *renewal, answer int64) int64 {
 	c := w.claim
 	c.continueFrom(answer)

@@ -23,7 +23,7 @@ func (e *election) agreeOnToken(ctx context.Context) (uint64, error) {
 	}
 	t := e.r.newTally()
 	t.mayEnd = func() bool { return t.won() || t.cannotWin() }
-	e.r.runRound(ctx, t, e.window, func(i int, deliver deliverFunc) {
+	e.r.runRound(ctx, t, e.r.windowFor(e.c.ttl), func(i int, deliver deliverFunc) {
 		if slices.Contains(stored, i) {
 			deliver(nil, nil)
 		} else {

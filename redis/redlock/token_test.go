@@ -136,8 +136,8 @@ func TestProposalIsCorrected(t *testing.T) {
 	ctx := context.Background()
 	for _, off := range []time.Duration{-time.Hour, 0, time.Hour} {
 		e := r.newElection(r.newClaim(req("k", time.Minute), time.Minute))
-		begun := e.sent
-		e.sent = e.sent.Add(off)
+		begun := e.t.begun
+		e.t.begun = begun.Add(off)
 		v, err := voted(e, 0)
 		if err != nil || v.result != voteGranted {
 			t.Fatalf("vote: %+v, %v", v, err)

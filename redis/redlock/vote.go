@@ -15,20 +15,14 @@ type election struct {
 	r      *Backend
 	c      *claim
 	number uint64
-	sent   time.Time // before the first request
-	window window
-	t      *tally
-
-	votes []vote // by node; a vote counts if the node's verdict is yes
+	t      *tally // its begin is before the first request
+	votes  []vote // by node; a vote counts if the node's verdict is yes
 
 	uncertain bool // refused by so few nodes that the others could have granted the key if they had replied
 }
 
 func (r *Backend) newElection(c *claim) *election {
-	e := &election{
-		r: r, c: c, number: c.number.Add(1), t: r.newTally(), window: r.windowFor(c.ttl),
-		votes: make([]vote, len(r.nodes)), sent: time.Now(),
-	}
+	e := &election{r: r, c: c, number: c.number.Add(1), t: r.newTally(), votes: make([]vote, len(r.nodes))}
 	// The election fails as soon as no quorum is possible, but not before a quorum has replied, because callers must be
 	// able to distinguish a held key from a fleet that is down.
 	e.t.mayEnd = func() bool {
@@ -87,7 +81,7 @@ func (e *election) sendVoteRequest(i int, done func(vote, error)) {
 func (e *election) sendOnce(n *node, done func(vote, error)) {
 	sent, c := time.Now(), e.c
 	known := n.lastHandshake()
-	q := acquireScript.Request(c.keys, c.id, keepFor(c.ttl), e.number, e.sent.UnixMicro(), known.record, known.born,
+	q := acquireScript.Request(c.keys, c.id, keepFor(c.ttl), e.number, e.t.begun.UnixMicro(), known.record, known.born,
 		known.from, known.run)
 	n.post(q, func(v any, err error) {
 		if err != nil {
@@ -168,11 +162,10 @@ func (e *election) held() error {
 		return nil
 	}
 	e.uncertain = len(named) <= len(e.votes)-e.t.quorum && !barred
-	best := mostNamed(named)
-	if len(best) < e.t.quorum {
-		return &backend.HeldError{}
+	var h backend.Holder
+	if best := mostNamed(named); len(best) >= e.t.quorum {
+		h = best[0]
+		h.Token = e.t.agreedToken(best)
 	}
-	h := best[0]
-	h.Token = e.t.agreedToken(best)
 	return &backend.HeldError{Holder: h}
 }
