@@ -36,7 +36,11 @@ func (a *candidate) try(ctx context.Context) (backend.Lease, error) {
 	if a.busy != nil && a.peek(ctx) {
 		return nil, a.busy
 	}
-	for pause := (kit.Pause{Min: leastPause, Max: repeatPause}); ; {
+	pause := kit.Pause{Min: leastPause, Max: repeatPause}
+	if !a.q.Wait {
+		pause.Max = mostPause
+	}
+	for {
 		l, uncertain, err := a.r.elect(ctx, a.q, a.c)
 		a.busy, _ = errors.AsType[*backend.HeldError](err)
 		if err == nil || !a.mayRepeat(uncertain, err) {

@@ -30,9 +30,9 @@ type claim struct {
 	number atomic.Uint64 // of the last request
 
 	mu            sync.Mutex
-	longest       time.Duration // the longest TTL of a request
-	cancelledUpTo uint64        // requests up to this number are cancelled: they will not be sent
-	at            []part        // by node
+	until         time.Time // no node has the key afterwards, even if the last request runs as late as it may
+	cancelledUpTo uint64    // requests up to this number are cancelled: they will not be sent
+	at            []part    // by node
 }
 
 // A part is the state of a claim at one node.
@@ -56,7 +56,19 @@ func (r *Backend) newClaim(q backend.Request, ttl time.Duration) *claim {
 // claimOf returns a new claim of an owner whose name at the nodes is id.
 func (r *Backend) claimOf(key, id string, ttl time.Duration) *claim {
 	keys := []string{r.naming.lock(key), r.naming.fence(key), r.naming.birth()}
-	return &claim{keys: keys, id: id, ttl: ttl, longest: ttl, at: make([]part, len(r.nodes))}
+	c := &claim{keys: keys, id: id, ttl: ttl, at: make([]part, len(r.nodes))}
+	c.noteKept(r.options.Timeout + ttl)
+	return c
+}
+
+// noteKept records that a node may keep the key for another d: the rest of the time limit of a request, and the
+// TTL.
+func (c *claim) noteKept(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if until := time.Now().Add(d + keepPad); until.After(c.until) {
+		c.until = until
+	}
 }
 
 // part returns the state of the claim at node i.
@@ -102,7 +114,7 @@ func (c *claim) requestEnded(i int) {
 // write sends a request that may write the key at node i, in order. If the request has been cancelled before it is
 // sent, write calls done with ErrLost. Otherwise it calls send, which sends the request and passes to ended whether the
 // node has the key, by this request or a later one, or the error; then done gets the error.
-func (c *claim) write(i int, number uint64, send func(ended func(has bool, err error)), done func(error)) {
+func (c *claim) write(n *node, i int, number uint64, send func(ended func(has bool, err error)), done func(error)) {
 	c.inOrder(i, func() {
 		c.mu.Lock()
 		p := &c.at[i]
@@ -117,11 +129,12 @@ func (c *claim) write(i int, number uint64, send func(ended func(has bool, err e
 			return
 		}
 		send(func(has bool, err error) {
+			c.noteKept(n.limit + c.ttl)
 			c.mu.Lock()
 			switch {
 			case err == nil:
 				p.mayHaveKey = has || p.unsure
-			case exchange.Definite(err), errors.Is(err, errNeedsHandshake): // it has not run
+			case exchange.Definite(err), errors.Is(err, errNeedsHandshake), errors.Is(err, errNotSent): // it has not run
 				p.mayHaveKey, p.wrote = had, last
 			default:
 				p.unsure, p.absent = true, time.Time{}

@@ -66,7 +66,7 @@ func onNodes(t *testing.T, nodes ...*fakeNode) *Backend {
 
 // attempted records a request to node 0 that ended like this, and withdraws it.
 func attempted(r *Backend, c *claim, number uint64, has bool, err error) {
-	c.write(0, number, func(ended func(bool, error)) { ended(has, err) }, func(error) {})
+	c.write(r.nodes[0], 0, number, func(ended func(bool, error)) { ended(has, err) }, func(error) {})
 	r.withdraw(c, number)
 }
 
@@ -144,7 +144,7 @@ func TestCleanupLastsAsLongAsTheKey(t *testing.T) {
 			if ttl > minTTL {
 				r.renewAll(t.Context(), []*renewal{c.newRenewal(ttl, new(error))})
 			}
-			until(t, 3*soon, "the cleanup has ended", r.leases.Idle) // pauses of cleanupPause come on top of the time
+			until(t, 3*soon, "the cleanup has ended", r.leases.Idle) // pauses of up to cleanupMost come on top of the time
 			if took := time.Since(begun); took < ttl || r.hasCleanups() {
 				t.Errorf("cleaned up for %v, want at least %v; a cleanup is left: %v", took, ttl, r.hasCleanups())
 			}
@@ -162,7 +162,7 @@ func TestCleanupsOfANodeThatReplies(t *testing.T) {
 	for range claims {
 		attempted(r, r.newClaim(req("k", claimTTL), claimTTL), 1, false, exchange.ErrNoAnswer)
 	}
-	time.Sleep(2 * cleanupGap) // sleeps: the node stays silent
+	time.Sleep(5 * cleanupFirst) // sleeps: the node stays silent
 	const few = 20
 	if got := node.requests.Swap(0); got > claims+few {
 		t.Errorf("%d removals for %d claims to a node that does not reply", got, claims)

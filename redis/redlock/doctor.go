@@ -74,6 +74,8 @@ func (r *Backend) examine(ctx context.Context) ([]backend.Finding, error) {
 
 // examineNode returns a node's clock, zero if TIME is not permitted, and the findings.
 func (r *Backend) examineNode(ctx context.Context, n *node) (clock clockSample, list []backend.Finding, err error) {
+	ctx, cancel := context.WithTimeout(ctx, r.options.Timeout)
+	defer cancel()
 	vote := r.handshake(n, r.options.Timeout, time.Now())
 	reading, list, err := endpoint.Read(ctx, n.name, n.client)
 	if err != nil {

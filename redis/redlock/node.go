@@ -30,17 +30,17 @@ type node struct {
 	noVoteUntil  time.Time // the node has no vote before, according to its last reply
 	bannedUntil  time.Time // we do not count its vote before, because its clock was set forward
 	clock        serverClock
-	unresponsive bool          // the last request that has ended got no reply
-	peeked       time.Time     // when a waiter last checked the node
-	smoothedTime time.Duration // smoothed response time
-	cleanups     map[*claim]cleanup
-	cleaning     bool // a goroutine runs the cleanups
+	unresponsive bool              // the last request that has ended got no reply
+	peeked       time.Time         // when a waiter last checked the node
+	smoothedTime time.Duration     // smoothed response time
+	cleanups     map[*claim]uint64 // the keys to remove, if a request up to this number has written them
+	cleaning     bool              // a goroutine runs the cleanups
 }
 
 func newNode(c *redis.Client, limit time.Duration, start exchange.Starter) *node {
 	return &node{
 		name: c.Options().Addr, client: c, batcher: exchange.NewBatcher(c, start), limit: limit,
-		cleanups: make(map[*claim]cleanup),
+		cleanups: make(map[*claim]uint64),
 	}
 }
 

@@ -68,15 +68,15 @@ type renewal struct {
 }
 
 func (c *claim) newRenewal(ttl time.Duration, err *error) *renewal {
-	c.mu.Lock()
-	c.longest = max(c.longest, ttl)
-	c.mu.Unlock()
 	return &renewal{claim: c, ttl: ttl, number: c.number.Add(1), sent: time.Now(), err: err}
 }
 
 // renew renews leases in one round, and sets the error of each.
 func (r *Backend) renew(ctx context.Context, list []*renewal) {
 	shortest := slices.MinFunc(list, func(a, b *renewal) int { return cmp.Compare(a.ttl, b.ttl) }).ttl
+	for _, w := range list {
+		w.claim.noteKept(r.options.Timeout + w.ttl)
+	}
 	t := r.newTally()
 	t.mayEnd = func() bool {
 		return t.won() && !slices.ContainsFunc(list, func(w *renewal) bool { return !t.kept(w) && !t.lost(w) })
@@ -154,11 +154,11 @@ func (r *Backend) noteAnswer(i int, w *renewal, answer int64) int64 {
 	if answer == leaseMissing && len(p.requests) > 0 {
 		answer = leaseUnknown // the request that writes the key to this node may still be in progress
 	}
-	p.lost = answer == leaseMissing
-	late := p.lost && w.confirmed
+	late := answer == leaseMissing && w.confirmed
+	p.lost = answer == leaseMissing && !late
 	c.mu.Unlock()
 	if late {
-		r.repair(w)
+		r.repairAt(i, w)
 	}
 	return answer
 }
@@ -184,8 +184,12 @@ func (r *Backend) repair(w *renewal) {
 
 func (r *Backend) repairAt(i int, w *renewal) {
 	c, n := w.claim, r.nodes[i]
-	c.write(i, w.number, func(ended func(bool, error)) {
-		ttl := max(time.Until(backend.Deadline(w.sent, w.ttl)), 0)
+	c.write(n, i, w.number, func(ended func(bool, error)) {
+		ttl := time.Until(backend.Deadline(w.sent, w.ttl))
+		if ttl <= 0 { // the process stood still; a Resume could revive the lease
+			ended(false, errNotSent)
+			return
+		}
 		n.postBool(repairScript.Request(c.keys[:2], c.id, keepFor(ttl), w.number, c.token), ended)
 	}, func(error) {})
 }

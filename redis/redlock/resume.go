@@ -49,8 +49,9 @@ func (r *Backend) heldClaim(ctx context.Context, q backend.Request) (*claim, err
 		return nil, fmt.Errorf("%w: the nodes that answer do not agree on the token of the lease", backend.ErrUnavailable)
 	}
 	c := r.claimOf(q.Key, h.Owner, r.guarantees.Round(q.TTL))
-	c.token, c.longest = h.Token, r.options.MaxTTL // whatever TTL the lease has had
+	c.token = h.Token
 	c.number.Store(number)
+	c.noteKept(r.options.MaxTTL) // whatever TTL the lease has had
 	return c, nil
 }
 

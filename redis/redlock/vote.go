@@ -52,7 +52,7 @@ func (e *election) sendVoteRequest(i int, done func(vote, error)) {
 	n := e.r.nodes[i]
 	var v vote
 	// The request may have to wait while a slow node removes the key of the previous attempt.
-	e.c.write(i, e.number, func(ended func(bool, error)) {
+	e.c.write(n, i, e.number, func(ended func(bool, error)) {
 		begun := time.Now()
 		answered := func(a vote, err error) {
 			v = a
