@@ -24,6 +24,7 @@ type bent struct {
 	renewing  atomic.Int64 // renewals under way
 	releasing atomic.Int64
 	silent    atomic.Bool // OnLost callbacks are suppressed
+	forgotten atomic.Bool // a Release has failed, in a mutant
 
 	alone *aloneLease // the state of exclusiveBent
 }
@@ -76,7 +77,7 @@ func (c *client) bend(ctx context.Context, life *kit.Life, r backend.Request) ba
 		"OnLost calls nothing that is registered after Close", "OnLost of a reader calls twice",
 		"renewal under way ignores cancellation", "batch's deadline counts from the answer",
 		"Renew that meets another ignores its context", "Release's timeout is a context's error",
-		keepsLater, losesSecond, silentBatch, silentRelease, releaseBehind, renewJoins, renewOutlivesClose:
+		keepsLater, losesSecond, silentBatch, silentRelease, releaseBehind, renewJoins, renewOutlivesClose, releaseForgets:
 	default:
 		return life
 	}
@@ -222,6 +223,8 @@ func (b *bent) Release(ctx context.Context) error {
 	case b.is("Release waits for the store for ever"):
 		for ; b.c.do(context.Background(), func() {}) != nil; time.Sleep(time.Millisecond) {
 		}
+	case b.is(releaseForgets):
+		return b.releaseOnce(ctx)
 	case b.is("Release's timeout is a context's error"):
 		if err := b.Life.Release(ctx); err == nil || kit.Definite(err) || errors.Is(err, backend.ErrLost) {
 			return err

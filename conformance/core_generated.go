@@ -85,7 +85,6 @@ var beyondCore = []string{
 	"LateShorterRenewIsCounted",
 	"SlowLinkServes",
 	"PartitionHealsWaiter",
-	"PartitionedReleaseIsBounded",
 	"PartitionHonoursContext",
 	"WakeUpCutParksNobody",
 	"ThawedRenewalRevivesNothing",

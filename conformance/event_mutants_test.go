@@ -101,6 +101,7 @@ type happened struct {
 	expired   bool      // a lease has expired
 	renewedAt time.Time // of the holder's lease
 	gap, over bool      // the key is released, and granted to nobody yet; this ends now
+	arrivals  int       // how many waiters have come
 }
 
 // clientEvents is what has happened to a client, for eventMutants.
@@ -220,6 +221,7 @@ func (s *server) allLeave(e *entry, client *client) {
 // arrivesAfterEvents applies the bugs of a waiter that comes. It reports whether the waiter is parked.
 func (s *server) arrivesAfterEvents(e *entry, p *place) (parked bool) {
 	const number = 130
+	e.happened.arrivals++
 	if e.happened.allLeft == p.client && s.is(allLeftPolls) {
 		p.silenced = true
 	}

@@ -12,8 +12,9 @@ import (
 var inspectChecks = []Check{
 	{
 		Name: "InspectReturnsHolder",
-		Rule: "Backend.Inspect returns the holder's owner, token and TTL to any client; for a free key it is the zero Holder",
-		run:  inspectReturnsHolder,
+		Rule: "Backend.Inspect returns the holder's owner, token and remaining TTL, or 0, to any client; for a free key it is " +
+			"the zero Holder",
+		run: inspectReturnsHolder,
 	},
 	{
 		Name: "InspectAfterExpiry",
@@ -58,6 +59,35 @@ func inspectReturnsHolder(t *trial) {
 	if h := t.inspectBy(t.a, t.key); h != (backend.Holder{}) {
 		t.fatalf("Inspect of a released key: %+v, want the zero Holder", h)
 	}
+	modes := t.modes()
+	ways := append([]renewal{{what: "Acquire"}}, t.renewals()...)
+	t.inChunks(len(modes)*len(ways), 1, func(i int) { t.shrinksTTL(modes[i/len(ways)], ways[i%len(ways)]) })
+}
+
+// shrinksTTL acquires a key, and extends the lease by way unless way is only the Acquire. It fails if the TTL that
+// Inspect returns does not shrink as time passes. A store may round the TTL to seconds, or to its own unit.
+func (t *trial) shrinksTTL(shared bool, way renewal) {
+	const most = 3 * time.Second
+	unit := max(time.Second, t.g.Granularity)
+	pass := unit * 3 / 2
+	if pass > most || 2*pass > t.long() {
+		return
+	}
+	g := t.getterOf(shared)(t.a, t.newKey(), t.long())
+	if way.renew != nil {
+		t.renewBy(g, 2*t.long(), func() error { return way.renew(t.ctx, g, 2*t.long()) })
+		t.describes(g, 2*t.long())
+	}
+	first := t.inspect(g.key).TTL
+	from := time.Now()
+	time.Sleep(pass)
+	passed := time.Since(from)
+	last := t.inspect(g.key).TTL
+	least := passed - backend.Margin(passed) - unit // the store's clock may be slower
+	if first != 0 && last > first-least && !t.deadlineSlides(g) {
+		t.fatalf("after %s, Inspect returns a TTL of %v, and %v later still %v", way.what, first, passed, last)
+	}
+	t.release(g)
 }
 
 func inspectAfterExpiry(t *trial) {

@@ -21,7 +21,7 @@ var mutants = slices.Concat(plainMutants, crowdMutants, cutMutants, replyMutants
 	closeMutants, twoStepMutants, agedMutants, joinedCallMutants, calledAtCloseMutants, clockQueueMutants, nameMutants,
 	hashMutants, manyKeyMutants, silentStoreMutants, memberMutants, attemptMutants, waiterMutants, readerMutants,
 	methodMutants, removalMutants, laterMutants, eventMutants, amongReadersMutants, amongResumedMutants,
-	amongOthersMutants, amongReadersLossMutants, ordinaryReaderMutants)
+	amongOthersMutants, amongReadersLossMutants, ordinaryReaderMutants, ordinaryMutants)
 
 var plainMutants = []mutant{
 	// guarantees

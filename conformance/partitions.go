@@ -31,16 +31,16 @@ var partitionChecks = []Check{
 		run:   partitionHealsWaiter,
 	},
 	{
-		Name:  "PartitionedReleaseIsBounded",
-		Rule:  "Lease.Release is bounded by a timeout of its own while the network fails; the key is free by the TTL",
+		Name: "PartitionedReleaseIsBounded",
+		Rule: "Lease.Release is bounded by a timeout of its own while the network fails, and is not nil, nor is a second " +
+			"one; the key is free by the TTL, or when the network works again",
 		Needs: []Need{needsLinked},
 		run:   partitionedReleaseIsBounded,
 	},
 	{
 		Name: "PartitionHonoursContext",
 		Rule: "rule 4: calls return promptly with their context's error while the network fails, and do not call a key " +
-			"busy of which they " +
-			"have heard nothing; nothing stays behind",
+			"busy of which they have heard nothing; nothing stays behind",
 		Needs: []Need{needsLinked},
 		run:   partitionHonoursContext,
 	},
@@ -161,17 +161,56 @@ func partitionHealsWaiter(t *trial) {
 	})
 }
 
+// releaseBound limits a Release that gets no reply. The store's own timeout is shorter.
+const releaseBound = 15 * time.Second
+
 func partitionedReleaseIsBounded(t *trial) {
 	c, link := t.linked()
+	var kept []*grant
+	for _, shared := range t.modes() {
+		kept = append(kept, t.getterOf(shared)(c, t.newKey(), t.long()))
+	}
 	g := t.acquire(c, t.key, 2*t.short())
 	partition(link, ToStore, FromStore)
-	release := t.call(func() error { return g.Release(t.ctx) })
-	t.becomesFree(t.b, t.key, time.Until(t.lastRefusal(g.after, g.ttl)),
-		"in the TTL of a holder that is cut off and releasing")
-	const bound = 15 * time.Second
-	if err := release.ends(t, bound, "Release while cut off"); err == nil {
-		t.fatalf("Release succeeded while cut off")
+	t.together(1+len(kept), func(i int) {
+		if i > 0 {
+			t.staysUnreleased(kept[i-1])
+			return
+		}
+		release := t.call(func() error { return g.Release(t.ctx) })
+		t.becomesFree(t.b, t.key, time.Until(t.lastRefusal(g.after, g.ttl)),
+			"in the TTL of a holder that is cut off and releasing")
+		if err := release.ends(t, releaseBound, "Release while cut off"); err == nil {
+			t.fatalf("Release succeeded while cut off")
+		}
+	})
+	link.Heal()
+	t.usable(c)
+	for _, g := range kept {
+		t.releasesAfterAll(g)
 	}
+}
+
+// staysUnreleased releases g, whose client is cut off, twice. The second Release must not succeed because the first has
+// only made the client forget the lease.
+func (t *trial) staysUnreleased(g *grant) {
+	for i, what := range []string{"Release while cut off", "second Release while cut off"} {
+		release := t.call(func() error { return g.Release(t.ctx) })
+		bound := time.Duration(1+i) * releaseBound // the second may wait for a repetition of the first in the background
+		if err := release.ends(t, bound, what); err == nil {
+			t.fatalf("%s succeeded, and the store has the lease", what)
+		}
+	}
+}
+
+// releasesAfterAll releases g when its client is no longer cut off.
+func (t *trial) releasesAfterAll(g *grant) {
+	var err error
+	if !t.poll(recovery, func() bool { err = g.Release(t.ctx); return err == nil }) && !t.excused(g, err) &&
+		!t.deadlineSlides(g) { // the lease may have ended because its client was not in contact
+		t.fatalf("Release after two that failed while cut off: %v, want nil", err)
+	}
+	t.becomesFree(t.b, g.key, recovery, "after a Release that followed two that failed")
 }
 
 func partitionHonoursContext(t *trial) {

@@ -287,6 +287,8 @@ func (s *server) inspectReaders(e *entry, now time.Time) backend.Holder {
 		for _, r := range e.readers {
 			h.TTL = min(h.TTL, r.expires.Sub(now))
 		}
+	case s.is(readerWhole):
+		h.TTL = max(h.TTL, e.latestReader().ttl)
 	case s.is("Inspect of readers is free"):
 		return backend.Holder{}
 	}

@@ -679,6 +679,9 @@ func (s *server) holderOf(key string) backend.Holder {
 	if e.waited && s.is(inspectNoTTL) {
 		h.TTL = 0
 	}
+	if s.is(inspectWhole) {
+		h.TTL = e.lastTTL
+	}
 	if strings.Contains(h.Owner, "|") && s.is(inspectBar) {
 		h.Token++
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"sync"
 	"time"
 
 	"github.com/anylock/lock/backend"
@@ -12,8 +13,9 @@ import (
 var renewalChecks = []Check{
 	{
 		Name: "RenewKeepsAlive",
-		Rule: "Lease.Renew prolongs the lease to its TTL from now, as often as it is called; the token stays",
-		run:  renewKeepsAlive,
+		Rule: "Lease.Renew prolongs the lease to its TTL from now, as often as it is called, and whatever requests for the " +
+			"key it meets; the token stays",
+		run: renewKeepsAlive,
 	},
 	{
 		Name: "RenewShortens",
@@ -74,6 +76,85 @@ func renewKeepsAlive(t *trial) {
 	}
 	t.release(g)
 	t.free(t.b, t.key, "after release")
+	ways, modes := t.renewals(), t.modes()
+	t.inChunks(len(ways)*len(modes), 3, func(i int) { t.renewsAmongRequests(modes[i/len(ways)], ways[i%len(ways)]) })
+}
+
+// renewsAmongRequests renews a lease again and again while both clients request its key all the time, so that each
+// renewal meets attempts and waiters.
+func (t *trial) renewsAmongRequests(shared bool, way renewal) {
+	const (
+		renewals = 40
+		atMost   = 2 * time.Second // slow stores make fewer renewals
+	)
+	brief, typical := t.passing(), t.typical()
+	g := t.getterOf(shared)(t.a, t.newKey(), brief)
+	first := g.after.Add(t.g.Round(brief)) // by then the lease has ended if no renewal counts
+	done := make(chan struct{})
+	var others sync.WaitGroup
+	request := func(f func(n int)) {
+		others.Add(1)
+		t.spawn(func() {
+			defer others.Done()
+			for n := 0; isOpen(done) && !t.ended(); n++ {
+				begun := time.Now()
+				f(n)
+				moveClock(begun)
+			}
+		})
+	}
+	for _, client := range []backend.Backend{t.a, t.b} {
+		request(func(n int) { t.refusedAs(client, g, !shared && t.g.Shared && n%2 == 1) })
+		request(func(int) { t.waitsBriefly(client, g, 2*typical) })
+	}
+	end, renewed := time.Now().Add(atMost), 0
+	for n := range t.rounds(renewals, end) {
+		g.renews(t, way, []time.Duration{2 * t.long(), t.long()}[n%2])
+		renewed++
+	}
+	close(done)
+	others.Wait()
+	time.Sleep(time.Until(first) + tick)
+	t.heldBy(g)
+	t.release(g)
+	t.becomesFree(t.b, g.key, t.handOff(), "after the release of a lease that was renewed while others requested it")
+	t.notef("%d times %s met requests", renewed, way.what)
+}
+
+// renews renews g, whose key others request at the same time. A store may ask for another attempt, but must not report
+// that the lease is lost.
+func (g *grant) renews(t *trial, way renewal, ttl time.Duration) {
+	for begun := time.Now(); ; {
+		deadline, before := g.Deadline(), time.Now()
+		err := way.renew(t.ctx, g, ttl)
+		t.lateOnTimeout(err, before)
+		t.lostInTime(err, deadline, before, ttl)
+		switch {
+		case err == nil:
+			return
+		case !errors.Is(err, backend.ErrUnavailable) || time.Since(begun) > soon:
+			t.fatalf("%s of a live lease, while others request its key: %v", way.what, err)
+		}
+		moveClock(before)
+	}
+}
+
+// waitsBriefly waits for the key of g, which is held, for about d.
+func (t *trial) waitsBriefly(b backend.Backend, g *grant, d time.Duration) {
+	ctx, cancel := context.WithTimeout(t.ctx, d)
+	defer cancel()
+	begun := time.Now()
+	other, err := t.requestKey(ctx, b, g.key, t.long(), true)
+	switch {
+	case other != nil && g.live(other.after):
+		t.doubleGrant("a waiter was granted the key of a lease that was being renewed, %v before its deadline",
+			g.Deadline().Sub(other.after))
+	case other != nil:
+		t.tooLate("a waiter had its turn before the lease was renewed")
+	case !errors.Is(err, context.DeadlineExceeded):
+		t.unavailable(err, begun)
+		t.fatalf("waiting Acquire whose context ended: %v, want context.DeadlineExceeded", err)
+	}
 }
 
 func renewShortens(t *trial) {

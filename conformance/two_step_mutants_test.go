@@ -13,6 +13,8 @@ const (
 	renewWrites = "renewal reads the lease, then writes it back"
 	batchLooks  = "batch compares, then sets the TTL of whoever holds the key"
 	resumeLooks = "resume compares, then sets the TTL of whoever holds the key"
+	renewMeets  = "renewal that meets the request of a waiter is ErrLost"
+	readerMeets = "renewal of a reader that meets the request of a waiter is ErrLost"
 )
 
 // twoStepMutants are bugs of clients that extend a lease by two requests: one that looks and one that writes.
@@ -21,6 +23,8 @@ var twoStepMutants = []mutant{
 	{renewWrites, "SlowRenewalSparesNext"},
 	{batchLooks, "SlowRenewalSparesNext"},
 	{resumeLooks, "SlowRenewalSparesNext"},
+	{renewMeets, "RenewKeepsAlive"},
+	{readerMeets, "RenewKeepsAlive"},
 }
 
 // token returns the token of owner's lease, if owner holds the key.
@@ -57,6 +61,9 @@ func (s *server) write(c *client, l *kit.Life) {
 // inTwoSteps renews l by two requests, as a bug. It reports whether it did.
 func (q requests) inTwoSteps(ctx context.Context, l *kit.Life, ttl time.Duration) (done bool, err error) {
 	c, s := q.c, q.c.server
+	if c.is(renewMeets) && !l.Shared() || c.is(readerMeets) && l.Shared() {
+		return true, q.inOneVersion(ctx, l, ttl)
+	}
 	_, batch := c.narrow.inBatch.Load(l.Owner())
 	if l.Shared() || !(batch && c.is(batchLooks)) && !(!batch && c.is(renewLooks, renewWrites)) {
 		return false, nil
@@ -74,6 +81,28 @@ func (q requests) inTwoSteps(ctx context.Context, l *kit.Life, ttl time.Duration
 		}
 		s.setTTL(l.Key(), ttl)
 	})
+}
+
+// inOneVersion renews l by a compare-and-swap of the key's record, which the arrival of a waiter changes. If the record
+// has changed since it was read, the lease is reported as lost, as a bug.
+func (q requests) inOneVersion(ctx context.Context, l *kit.Life, ttl time.Duration) error {
+	var read int
+	if err := q.c.do(ctx, func() { read = q.c.server.version(l.Key()) }); err != nil {
+		return err
+	}
+	swapped := false
+	err := q.c.do(ctx, func() { swapped = q.c.server.version(l.Key()) == read && q.c.renewed(l, ttl) })
+	if err == nil && !swapped {
+		err = backend.ErrLost
+	}
+	return err
+}
+
+// version returns the number of waiters that have come to wait for key.
+func (s *server) version(key string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.entryLocked(s.name(key)).happened.arrivals
 }
 
 // asksToResume makes the request of a Resume, or two requests as a bug.
