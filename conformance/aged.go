@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/anylock/lock/backend"
@@ -13,12 +14,12 @@ import (
 var agedChecks = []Check{
 	{
 		Name: "AgedThingsStand",
-		Rule: "rules 3, 7 and 9: age ends nothing: after more than 30 seconds, and in fake time after more than 90, a " +
-			"waiter still waits, in its place, and learns of a release; a lease of a longer TTL is held, and so is one that " +
-			"is renewed; the tokens of a key that was free for as long still increase; a client that made no request for as " +
-			"long has its lease, and is served",
+		Rule: "rules 3, 7 and 9: age ends nothing: after more than 30 seconds, and in fake time after minutes, an hour and " +
+			"a day, a waiter still waits, in its place, and learns of a release; a lease of a longer TTL is held, and so is " +
+			"one that is renewed; the tokens of a key that was free for as long still increase; a client that made no " +
+			"request for as long has its lease, and is served",
 		lasts:         agedFor + soon,
-		lastsInBubble: agedMost + soon,
+		lastsInBubble: agedDay + soon,
 		run:           agedThingsStand,
 	},
 }
@@ -26,24 +27,28 @@ var agedChecks = []Check{
 const (
 	// agedFor is longer than the usual time limits of 10, 20 and 30 seconds: of a request, of a connection, of a session.
 	agedFor = 35 * time.Second
-	// agedMore is longer than those of a minute, and agedMost than those of 90 seconds. Only fake time passes as fast.
-	agedMore, agedMost = 70 * time.Second, 95 * time.Second
+	// The others are longer than those of a minute, 90 seconds, five minutes, an hour and a day. Only fake time passes as
+	// fast. A waiter that polls costs processor time even then, so none gets older than an hour.
+	agedMinute, aged90s, agedMinutes = 70 * time.Second, 95 * time.Second, 310 * time.Second
+	agedHour, agedDay                = 61 * time.Minute, 25 * time.Hour
 )
 
-// ages returns how old waits get, in order.
-func (t *trial) ages() []time.Duration {
-	ages := []time.Duration{agedFor}
-	for _, age := range []time.Duration{agedMore, agedMost} {
-		if bubbleName() != "" && t.long() >= t.agedEnd(age) {
-			ages = append(ages, age)
+// upTo returns those of the given ages, in order, that fake time reaches and that leases of the store reach, and
+// agedFor.
+func (t *trial) upTo(ages ...time.Duration) []time.Duration {
+	all := []time.Duration{agedFor}
+	for _, age := range ages {
+		if bubbleName() != "" && t.agedTTL(age) <= t.longest() {
+			all = append(all, age)
 		}
 	}
-	return ages
+	return all
 }
 
-// agedEnd returns the shortest TTL of a lease that is still live when somebody has waited for it for age.
-func (t *trial) agedEnd(age time.Duration) time.Duration {
-	return backend.Margin(t.long()) + age + t.handOff()
+// agedTTL returns the TTL of a lease that somebody can still hand off at the given age.
+func (t *trial) agedTTL(age time.Duration) time.Duration {
+	lives := age + t.handOff()
+	return t.g.Round(max(t.long(), lives+lives/50)) // twice the margin
 }
 
 // An agedPart is a part of agedThingsStand. Each client has up to room leases, waits or attempts of it at once.
@@ -57,26 +62,29 @@ func agedThingsStand(t *trial) {
 	if t.shortMode && bubbleName() == "" {
 		t.skipf("it takes %v of real time (Options.Short)", agedFor)
 	}
-	if ends := t.agedEnd(agedFor); t.long() < ends {
-		t.skipf("the store grants no lease of %v (Guarantees.MaxTTL)", ends)
+	if ttl := t.agedTTL(agedFor); ttl > t.longest() {
+		t.skipf("the store grants no lease of %v (Guarantees.MaxTTL)", ttl)
 	}
-	ages := t.ages()
-	oldest := ages[len(ages)-1]
+	minutes, hour := t.upTo(agedMinute, aged90s, agedMinutes), slices.Max(t.upTo(agedHour))
+	oldest := slices.Max(t.upTo(agedHour, agedDay))
 	parts := []agedPart{
 		{2, func() { t.agedQueue(agedFor) }},
 		{1, func() { t.agedRenewals(oldest, t.acquire) }},
 		{1, func() { t.agedLease(oldest) }},
-		{1, func() { t.agedTokens(oldest) }},
+		{1, func() { t.agedTokens(hour) }},
 		{1, func() { t.agedClient(oldest) }},
-		{1, func() { t.agedWait(oldest, 3600*day) }},
+		{1, func() { t.agedWait(hour, 3600*day) }},
 		{1, func() { t.agedWait(20*time.Second, 30*day) }},
 		{1, func() { t.agedWait(12*time.Second, time.Hour) }},
 	}
-	for _, age := range ages[1:] {
+	for _, age := range minutes[1:] {
 		parts = append(parts, agedPart{2, func() { t.agedQueue(age) }})
 	}
+	if oldest > hour {
+		parts = append(parts, agedPart{1, func() { t.agedTokens(oldest) }})
+	}
 	if t.g.Shared {
-		parts = append(parts, agedPart{3, func() { t.agedReader(oldest) }},
+		parts = append(parts, agedPart{3, func() { t.agedReader(slices.Max(minutes)) }},
 			agedPart{1, func() { t.agedRenewals(oldest, t.read) }})
 	}
 	room := t.h.Many
@@ -90,21 +98,23 @@ func agedThingsStand(t *trial) {
 	t.together(len(parts), func(i int) { parts[i].run() })
 }
 
-// passesUntil sleeps until at. It ends the calling goroutine if the check ends before.
+// passesUntil sleeps until at. It ends the calling goroutine if the check ends before, up to a hundredth of the time
+// later.
 func (t *trial) passesUntil(at time.Time) {
+	begun := time.Now()
 	for left := time.Until(at); left > 0; left = time.Until(at) {
 		if t.ended() || t.ctx.Err() != nil {
 			runtime.Goexit()
 		}
-		time.Sleep(min(left, 10*tick))
+		time.Sleep(min(left, max(10*tick, time.Since(begun)/100)))
 	}
 }
 
 // agedQueue lets waiters wait for a key, until the first has waited for age. The others come at times at which a waiter
-// that goes to the end of the queue every 10, 15, 20, 25, 30, 60 or 90 seconds is behind one of them, at one of the
-// ages.
+// that goes to the end of the queue every 10, 15, 20, 25, 30, 60, 90 or 300 seconds is behind one of them, at one of
+// the ages.
 func (t *trial) agedQueue(age time.Duration) {
-	g := t.acquire(t.a, t.newKey(), t.long())
+	g := t.acquire(t.a, t.newKey(), t.agedTTL(age))
 	begun := time.Now()
 	l := t.newLine(g.key)
 	l.after = fmt.Sprintf(", after waits of up to %v", age)
@@ -126,7 +136,7 @@ func (t *trial) agedQueue(age time.Duration) {
 
 // agedWait lets one waiter wait for age. Its context has a deadline that is limit away.
 func (t *trial) agedWait(age, limit time.Duration) {
-	g := t.acquire(t.a, t.newKey(), t.long())
+	g := t.acquire(t.a, t.newKey(), t.agedTTL(age))
 	ctx, cancel := context.WithTimeout(t.ctx, limit)
 	defer cancel()
 	w := t.waitWith(ctx, t.b, g.key, t.long())
@@ -139,8 +149,7 @@ func (t *trial) agedWait(age, limit time.Duration) {
 
 // agedLease lets a lease stand that is neither renewed nor inspected.
 func (t *trial) agedLease(age time.Duration) {
-	const more = 10 * time.Second // for a slow machine
-	g := t.acquire(t.a, t.newKey(), min(t.g.Round(age+more), t.longest()))
+	g := t.acquire(t.a, t.newKey(), t.agedTTL(age))
 	t.passesUntil(g.after.Add(age))
 	t.refused(t.b, g)
 	if g.gone() && g.live(time.Now()) {
@@ -151,7 +160,7 @@ func (t *trial) agedLease(age time.Duration) {
 
 // agedReader lets a writer wait for a reader, and another reader behind the writer. For age, nobody makes a request.
 func (t *trial) agedReader(age time.Duration) {
-	reader := t.read(t.a, t.newKey(), t.long())
+	reader := t.read(t.a, t.newKey(), t.agedTTL(age))
 	w := t.wait(t.b, reader.key, t.long())
 	t.arrived(reader.key, 1)
 	behind := t.waitToRead(t.a, reader.key, t.long())
@@ -173,7 +182,7 @@ func (t *trial) agedReader(age time.Duration) {
 // agedRenewals renews a lease all the time.
 func (t *trial) agedRenewals(age time.Duration, get getter) {
 	const often = 8 // renewals in a TTL
-	ttl := t.g.Round(min(10*time.Second*time.Duration(t.stretch), t.longest()))
+	ttl := t.g.Round(min(max(10*time.Second*time.Duration(t.stretch), age/100), t.longest()))
 	g, ways := get(t.a, t.newKey(), ttl), t.renewals()
 	for i, end := 0, g.after.Add(age); time.Now().Before(end); i++ {
 		t.passesUntil(time.Now().Add(ttl / often))
@@ -183,14 +192,14 @@ func (t *trial) agedRenewals(age time.Duration, get getter) {
 			t.fatalf("Lost is closed on a lease that has been renewed in time for %v", time.Since(g.after))
 		}
 	}
-	t.refused(t.b, g)
+	t.heldBy(g)
 	t.release(g)
 }
 
 // agedClient lets a client be that holds a lease, and makes no request.
 func (t *trial) agedClient(age time.Duration) {
 	c := t.open()
-	g := t.acquire(c, t.newKey(), t.long())
+	g := t.acquire(c, t.newKey(), t.agedTTL(age))
 	t.passesUntil(g.after.Add(age))
 	t.refused(t.b, g)
 	t.renew(g, t.long())

@@ -71,6 +71,8 @@ func (s *server) keepOdd(ttl time.Duration) time.Duration {
 		return min(ttl, aged30)
 	case s.is("TTL is a minute at most, and Inspect returns none"):
 		return min(ttl, time.Minute)
+	case s.is(ttlHour):
+		return min(ttl, time.Hour)
 	case s.is("TTL is cut to multiples of 4 ms"):
 		return max(ttl.Truncate(4*time.Millisecond), 10*time.Millisecond)
 	case s.is("TTL over 10 s is cut to multiples of 5 s") && ttl > 10*time.Second:

@@ -130,7 +130,9 @@ func (s *server) readerMayEnter(e *entry, r backend.Request, c *client) bool {
 		s.is("attempt of a reader ignores the queue") && !r.Wait,
 		s.is(restartForgetsWait) && !r.Wait && s.restarts > 0,
 		s.is(agedWriter) && !slices.ContainsFunc(e.queue,
-			func(p *place) bool { return !p.Shared && time.Since(p.since) < 30*time.Second }),
+			func(p *place) bool { return !p.Shared && time.Since(p.since) < aged30 }),
+		s.is(writerMinutes) && !slices.ContainsFunc(e.queue,
+			func(p *place) bool { return !p.Shared && time.Since(p.since) < aged5 }),
 		s.is("shared attempt passes a waiting writer after a Break") && !r.Wait && e.broken,
 		s.is("reader that waits ignores the queue") && r.Wait,
 		s.is("reader of a client that reads already overtakes a waiting writer") &&

@@ -640,7 +640,7 @@ func (s *server) oneIn(n int) bool {
 func (s *server) inspect(key string) backend.Holder {
 	h := s.inspectsAmong(key, s.holderOf(key))
 	if s.is("TTL over 10 s is cut, and Inspect returns none", "waiter's TTL is cut to seconds, and Inspect returns none",
-		"TTL is 30 seconds at most, and Inspect returns none", "TTL is a minute at most, and Inspect returns none") {
+		"TTL is 30 seconds at most, and Inspect returns none", "TTL is a minute at most, and Inspect returns none", ttlHour) {
 		h.TTL = 0
 	}
 	return h

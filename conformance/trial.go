@@ -124,12 +124,15 @@ func (t *trial) perform() outcome {
 // inLimit waits for done until the check's time limit, or less if the result is known or no longer needed. It reports
 // whether done was closed in time.
 func (t *trial) inLimit(done <-chan struct{}) bool {
-	const part = 10 * tick
-	for left := t.timeout; left > 0; left -= part {
-		if t.within(min(left, part), done) {
+	for waited, left := time.Duration(0), t.timeout; left > 0; {
+		part := min(left, max(10*tick, waited/100)) // time in which this process does not run counts as one part
+		select {
+		case <-done:
 			return true
+		case <-time.After(part):
 		}
-		if t.isAborted() || t.hasFailed() {
+		waited += part
+		if left -= part; t.isAborted() || t.hasFailed() {
 			left = min(left, t.grace())
 		}
 	}
