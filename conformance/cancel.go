@@ -42,7 +42,7 @@ var cancelChecks = []Check{
 	{
 		Name: "CancelledAfterGrant",
 		Rule: "Backend.Acquire: the context ends the wait, not the lease, and its deadline is not that of the lease; the " +
-			"context of a renewal or Resume ends nothing later",
+			"context of a renewal, a Resume or of opening the client ends nothing later",
 		run: cancelledAfterGrant,
 	},
 	{
@@ -298,6 +298,27 @@ func cancelledAfterGrant(t *trial) {
 	}
 	t.outlivesDeadlineOfWait()
 	t.cancelledAfterRenewal()
+	t.cancelledAfterOpen()
+}
+
+// cancelledAfterOpen ends the context with which a client was opened. The client must serve as before.
+func (t *trial) cancelledAfterOpen() {
+	ctx, cancel := context.WithCancel(t.ctx)
+	defer cancel()
+	c := t.openWith(ctx)
+	g := t.acquire(c, t.newKey(), t.long())
+	busy := t.acquire(t.a, t.newKey(), t.long())
+	w := t.wait(c, busy.key, t.long())
+	t.arrived(busy.key, 1)
+	cancel()
+	t.refusedFor(t.b, g, t.short()/2)
+	t.heldBy(g)
+	w.stillWaits(t, busy, t.rule)
+	t.renew(g, t.long())
+	t.release(busy)
+	t.release(w.granted(t, t.handOff(), "after release, to a client whose Open's context has ended"))
+	t.release(g)
+	t.free(c, g.key, "by a client whose Open's context has ended")
 }
 
 // outlivesDeadlineOfWait waits for a key with a context that has a deadline, and fails unless the lease outlives that

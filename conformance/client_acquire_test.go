@@ -128,6 +128,9 @@ func (c *client) acquire(ctx context.Context, r backend.Request) (*kit.Life, err
 			continue
 		case err != nil:
 			c.keeps("attempt that is given up keeps a connection until Close", "Close keeps connections that were given up")
+			if r.Wait {
+				c.keeps(waitLeaks)
+			}
 			c.unanswered(ctx, r)
 			if r.Shared && errors.Is(err, errReset) && c.is(readerCutAttempt) {
 				return nil, backend.ErrHeld

@@ -172,6 +172,7 @@ func (c *client) Inspect(ctx context.Context, key string) (h backend.Holder, err
 	ctx = c.only(ctx, "Inspect under way ignores cancellation")
 	found, err := c.inspectOddly(ctx, key)
 	if err != nil {
+		c.keeps(inspectLeaks)
 		return h, c.cutInspect(err)
 	}
 	h = c.inspectsNarrowly(key, found)
@@ -384,6 +385,9 @@ func (q requests) RenewLease(ctx context.Context, l *kit.Life, ttl time.Duration
 		return 0, refused
 	}
 	if err != nil {
+		if _, batch := q.c.narrow.inBatch.Load(l.Owner()); batch {
+			q.c.keeps(batchLeaks)
+		}
 		if err = q.c.cutReader(l.Shared(), q.c.cutRenewal(l, err), readerCutRenewal); err == nil {
 			return ttl, nil
 		}

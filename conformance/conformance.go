@@ -53,7 +53,8 @@ import (
 // Evict, which affects only one key, Linked and Process may be called at any time.
 type Harness struct {
 	// Open returns a new client of the same store, independent of the ones before: its own connections, its own state.
-	// The suite closes it. It opens the first clients at the same moment, to see that they create a new store once.
+	// ctx limits only the opening. The suite closes the client. It opens the first clients at the same moment, to see that
+	// they create a new store once.
 	Open func(ctx context.Context) (backend.Backend, error)
 
 	// Evict makes the store forget the lease on key, as an operator's delete or an eviction would. If readers share the

@@ -19,8 +19,8 @@ var connectionChecks = []Check{
 	},
 	{
 		Name: "EndedCallsLeaveNoConnection",
-		Rule: "rule 10: waits, attempts, renewals, lists and Breaks that have ended, answered or not, leave no connection " +
-			"and no goroutine behind, however many",
+		Rule: "rule 10: waits, attempts, renewals and calls of Inspect that have ended, answered or not, and lists and " +
+			"Breaks, leave no connection and no goroutine behind, however many",
 		Needs: []Need{needsLinked},
 		run:   endedCallsLeaveNoConnection,
 	},
@@ -35,7 +35,7 @@ var connectionChecks = []Check{
 }
 
 // endedCalls makes calls that end without a lease, n of each kind: cancelled waits for a busy key, refused attempts,
-// List, Break, and attempts and renewals that are abandoned because no reply arrives.
+// List, Break, and attempts, waits, renewals and calls of Inspect that are abandoned because no reply arrives.
 func (t *trial) endedCalls(c backend.Backend, link Link, busy *grant, n int) {
 	t.together(n, func(int) {
 		w := t.wait(c, busy.key, t.long())
@@ -62,19 +62,24 @@ func (t *trial) endedCalls(c backend.Backend, link Link, busy *grant, n int) {
 	for range n {
 		held = append(held, t.acquire(c, t.newKey(), t.long()))
 	}
-	link.Hold(FromStore)
-	t.together(2*n, func(i int) {
-		const patience = 50 * time.Millisecond
-		ctx, cancel := context.WithTimeout(t.ctx, patience)
-		defer cancel()
-		if i < n {
-			_ = held[i].Renew(ctx, t.long())
-		} else {
-			_, _ = t.requestKey(ctx, c, t.newKey(), t.short(), false)
-		}
-	})
-	link.Heal()
-	t.usable(c)
+	calls := []func(ctx context.Context, i int){
+		func(ctx context.Context, _ int) { _, _ = t.requestKey(ctx, c, t.newKey(), t.short(), false) },
+		func(ctx context.Context, _ int) { _, _ = t.requestKey(ctx, c, busy.key, t.short(), true) },
+		func(ctx context.Context, _ int) { _, _ = c.Inspect(ctx, busy.key) },
+	}
+	for _, way := range t.renewals() { // one after the other, because a batch may skip a lease that is being renewed
+		calls = append(calls, func(ctx context.Context, i int) { _ = way.renew(ctx, held[i], t.long()) })
+		link.Hold(FromStore)
+		t.together(n*len(calls), func(i int) {
+			const patience = 50 * time.Millisecond
+			ctx, cancel := context.WithTimeout(t.ctx, patience)
+			defer cancel()
+			calls[i/n](ctx, i%n)
+		})
+		link.Heal()
+		t.usable(c)
+		calls = nil
+	}
 	for _, g := range held {
 		_ = g.Release(t.ctx)
 	}
@@ -152,14 +157,13 @@ func endedCallsLeaveNoConnection(t *trial) {
 		t.endedCalls(c, link, busy, n)
 		t.usable(c)
 		if t.poll(time.Second, func() bool { return link.Connections() <= before+n/2 }) {
-			t.waitForGoroutines(running+n/2,
-				fmt.Sprintf("%d waits, %d refused and %d abandoned attempts and renewals", n, n, 2*n))
+			t.waitForGoroutines(running+n/2, fmt.Sprintf("%d waits, %d refused attempts, and %d abandoned calls of each kind",
+				n, n, n))
 			return
 		}
 	}
-	t.breaks(10, "%d waits, %d refused and %d abandoned attempts, %d times, leave %d connections more than the first", n,
-		n, n, rounds,
-		link.Connections()-first)
+	t.breaks(10, "%d waits, %d refused attempts, and %d abandoned calls of each kind, %d times, leave %d connections more "+
+		"than the first", n, n, n, rounds, link.Connections()-first)
 }
 
 func waitingPollsSeldom(t *trial) {

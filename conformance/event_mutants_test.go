@@ -102,6 +102,7 @@ type happened struct {
 	renewedAt time.Time // of the holder's lease
 	gap, over bool      // the key is released, and granted to nobody yet; this ends now
 	arrivals  int       // how many waiters have come
+	number    int       // of the last grant, among those of all keys
 }
 
 // clientEvents is what has happened to a client, for eventMutants.

@@ -13,8 +13,8 @@ import (
 var inFlightChecks = []Check{
 	{
 		Name: "ManyInFlight",
-		Rule: "rules 1 and 5: with hundreds of concurrent requests one attempt wins a key, and each grant, renewal and " +
-			"release counts",
+		Rule: "rules 1, 5 and 7: with hundreds of concurrent requests one attempt wins a key, with a higher token than the " +
+			"last, and each grant, renewal and release counts",
 		run: manyInFlight,
 	},
 }
@@ -38,6 +38,7 @@ func manyInFlight(t *trial) {
 	n, typical := t.inFlight(), t.typical()
 	clients := []backend.Backend{t.a, t.b}
 	var holders, grants atomic.Int64
+	order := &tokens{t: t}
 	end := time.Now().Add(time.Second)
 	t.atOnce(n, func(i int) {
 		const most, tries = 50, 150 // tries are limited, because a try takes almost no time on some stores
@@ -53,6 +54,9 @@ func manyInFlight(t *trial) {
 				t.doubleGrant("%d of %d attempts under way hold the key at once", holders.Load(), n)
 			default:
 				grants.Add(1)
+				if t.g.Fencing > backend.FencingNone {
+					order.next(g, "grant to one of many attempts")
+				}
 				time.Sleep(rand.N(typical)) // a second grant would arrive during this time
 				holders.Add(-1)
 				t.release(g)

@@ -24,8 +24,8 @@ var lastingChecks = []Check{
 	{
 		Name: "StoreForgetsEndedLeases",
 		Rule: "rule 10: a store keeps no record for each lease that was released, broken or resumed or has expired, " +
-			"renewal, refused attempt, granted or cancelled wait or closed client: of 20,000 released leases, or as many as " +
-			"a slow store grants in a second",
+			"renewal, refused attempt, granted or cancelled wait, closed client or inspected key: of 20,000 released leases, " +
+			"or as many as a slow store grants in a second",
 		Needs: []Need{needsFootprint},
 		alone: true,
 		run:   storeForgetsEndedLeases,
@@ -48,6 +48,7 @@ type wayToEnd struct {
 var waysToEnd = []wayToEnd{
 	{"released leases", 20000, (*endings).released, nil},
 	{"renewals, with calls of Inspect and List between them", 2000, (*endings).renewed, nil},
+	{"calls of Inspect for unused keys", 2000, (*endings).inspected, nil},
 	{"refused attempts", 2000, (*endings).refused, nil},
 	{"granted waits", 800, (*endings).waited, nil},
 	{"cancelled waits", 500, (*endings).cancelled, nil},
@@ -204,6 +205,14 @@ func (e *endings) renewed(worker int) int {
 		}
 	}
 	e.mustRelease(l)
+	return endingGroup
+}
+
+// inspected inspects keys that nobody has used.
+func (e *endings) inspected(int) int {
+	for range endingGroup {
+		_, _ = e.a.Inspect(e.ctx, e.newKey()) // other checks test the results
+	}
 	return endingGroup
 }
 

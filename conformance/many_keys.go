@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/anylock/lock/backend"
@@ -167,4 +168,43 @@ func (m *manyWaiter) hearsNothing(keys []string) {
 				"they used as many others", heard, len(keys), usual)
 		}
 	}
+}
+
+// outlastsOthers acquires and releases thousands of keys. A lease, a waiter and the tokens of a free key must outlast
+// them.
+func (t *trial) outlastsOthers() {
+	const (
+		others = 2500
+		atMost = 1500 * time.Millisecond // slow stores get fewer
+		own    = 4                       // leases and waits of each client besides
+	)
+	free := t.acquire(t.a, t.newKey(), t.long())
+	t.release(free)
+	held := t.acquire(t.a, t.newKey(), t.long())
+	w := t.wait(t.b, held.key, t.long())
+	t.arrived(held.key, 1)
+	reader := held
+	if t.g.Shared {
+		reader = t.read(t.a, t.newKey(), t.long())
+	}
+	workers, end := max(1, min(turns, t.h.Many-own)), time.Now().Add(atMost)
+	var made atomic.Int64
+	t.together(workers, func(i int) {
+		for range t.rounds(others/workers, end) {
+			t.release(t.acquire(t.client(i), t.newKey(), t.long()))
+			made.Add(1)
+		}
+	})
+	t.notef("%d other keys", made.Load())
+	w.stillWaits(t, held, t.rule)
+	t.heldBy(held)
+	t.heldBy(reader)
+	t.release(held)
+	t.release(w.granted(t, t.handOff(), "after release, and thousands of releases of other keys"))
+	if reader != held {
+		t.release(reader)
+	}
+	next := t.acquire(t.b, free.key, t.long())
+	t.tokenAbove(next, free, "after thousands of grants of other keys")
+	t.release(next)
 }

@@ -35,7 +35,7 @@ var ownershipChecks = []Check{
 	},
 	{
 		Name: "LeasesOfOneClientAreSeparate",
-		Rule: "rule 1: two leases of one client live and end on their own",
+		Rule: "rules 1 and 3: two leases of one client live and end on their own",
 		run:  leasesOfOneClientAreSeparate,
 	},
 	{
@@ -186,6 +186,7 @@ func leasesOfOneClientAreSeparate(t *trial) {
 	t.expire(brief)
 	t.heldBy(two)
 	t.free(t.b, one.key, "after release")
+	t.free(t.b, brief.key, "after the expiry of a lease whose client has renewed another")
 	t.renew(two, t.long())
 	t.release(two)
 }

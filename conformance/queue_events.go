@@ -27,8 +27,8 @@ var queueEventChecks = []Check{
 	},
 	{
 		Name: "QueuesAreSeparate",
-		Rule: "rules 8 and 9: what happens to one key and its waiters does not touch the waiters of another key, " +
-			"of the same clients either",
+		Rule: "rules 7, 8 and 9: what happens to one key and its waiters does not touch the waiters of another key, of the " +
+			"same clients either, nor do thousands of grants touch a lease, a waiter or the tokens of another key",
 		run: queuesAreSeparate,
 	},
 	{
@@ -339,6 +339,7 @@ func queuesAreSeparate(t *trial) {
 		t.becomesFree(t.b, g.key, t.g.Round(t.short())+t.handOff(), "after the last waiter's expiry")
 		others("after an expiry")
 	}
+	t.outlastsOthers()
 }
 
 func silentWaitersKeepQueue(t *trial) {

@@ -29,6 +29,7 @@ type server struct {
 	tokens      map[string]uint64 // outlives a restart
 	clients     int
 	closed      int                  // number of closed clients
+	grants      int                  // number of grants
 	kick        chan struct{}        // closed by a restart, which makes waiters repeat their requests
 	emptied     int                  // number of times that it has lost its data
 	restarts    int                  // number of restarts
@@ -126,10 +127,12 @@ type granted struct {
 
 func newServer(bug string) *server {
 	likeness := slices.ContainsFunc(likenessMutants, func(m mutant) bool { return m.bug == bug })
-	return &server{bug: bug, likeness: likeness, keys: make(map[string]*entry), tokens: make(map[string]uint64),
+	s := &server{bug: bug, likeness: likeness, keys: make(map[string]*entry), tokens: make(map[string]uint64),
 		released: make(map[string]bool),
 		kick:     make(chan struct{}),
 		stop:     make(chan struct{}), gate: newGate()}
+	s.sweepsLate()
+	return s
 }
 
 func (s *server) is(bugs ...string) bool { return s.bug != "" && slices.Contains(bugs, s.bug) }
@@ -140,14 +143,14 @@ func (s *server) harness() conformance.Harness {
 		outage = 100 * time.Millisecond // less than MaxSilence
 	}
 	return conformance.Harness{
-		Open: func(context.Context) (backend.Backend, error) {
+		Open: func(ctx context.Context) (backend.Backend, error) {
 			if s.is("each client has a store of its own") {
 				return newClient(newServer(s.bug)), nil
 			}
 			if b, odd, err := s.opensOddly(); odd {
 				return b, err
 			}
-			return newClient(s), nil
+			return newClient(s).opened(ctx), nil
 		},
 		Evict: func(_ context.Context, key string) error {
 			s.mu.Lock()
@@ -199,6 +202,7 @@ func (s *server) acquire(c *client, r backend.Request) (granted, *place, backend
 		key = s.sharedName(key)
 	}
 	e := s.entryLocked(key)
+	drawn := s.drawsEarly(key, r, c)
 	now := time.Now()
 	if g, overtook := s.overtakesWaiters(key, e, r, c, now); overtook {
 		return g, nil, backend.Holder{}
@@ -214,6 +218,9 @@ func (s *server) acquire(c *client, r backend.Request) (granted, *place, backend
 	}
 	if s.overtakes(e, r, now) {
 		return s.grantLocked(key, e, r, c, now), nil, backend.Holder{}
+	}
+	if s.parksLate(e, r, now) {
+		return granted{}, &place{Request: r, client: c, turn: make(chan granted, 1), since: now}, backend.Holder{}
 	}
 	s.expireLocked(key, e, now)
 	s.removesByClock(e, c, r)
@@ -250,7 +257,11 @@ func (s *server) acquire(c *client, r backend.Request) (granted, *place, backend
 		e.owner != "" && (s.is("no exclusion") || s.is("wait for a key over 255 bytes is granted at once") && r.Wait &&
 			len(r.Key) > 255 || e.client == c && s.is("re-entrant per client"))
 	if free || again {
-		return s.grantLocked(key, e, r, c, now), nil, backend.Holder{}
+		g := s.grantLocked(key, e, r, c, now)
+		if drawn > 0 {
+			e.token, g.token = drawn, drawn
+		}
+		return g, nil, backend.Holder{}
 	}
 	s.refuseLocked(key, e, r, c, now)
 	s.recordsLocked("store keeps a record of each refused attempt")
@@ -300,6 +311,7 @@ func (s *server) refuseLocked(key string, e *entry, r backend.Request, c *client
 }
 
 func (s *server) grantLocked(key string, e *entry, r backend.Request, c *client, now time.Time) granted {
+	s.grantsNumber(key, e)
 	if e.owner != r.Owner {
 		e.token = s.nextToken(key, c)
 	}
@@ -384,6 +396,7 @@ func (s *server) entryLocked(key string) *entry {
 func (s *server) expireLocked(key string, e *entry, now time.Time) {
 	s.expireReaders(key, e, now)
 	s.endsIdle(e, now)
+	s.dropsOldest(e, now)
 	if s.is("lease of a killed process never ends") && e.client != nil && e.client.wire != nil && e.client.wire.isDead() {
 		return
 	}
@@ -521,6 +534,7 @@ func (s *server) renew(key, owner string, c *client, ttl time.Duration) bool {
 	before := e.expires
 	e.expires = now.Add(s.keepRenewed(ttl))
 	e.renewed = now
+	s.prolongsAll(e)
 	_, batch := c.narrow.inBatch.Load(owner)
 	if e.inBatch = batch; batch && e.expires.Before(before) &&
 		s.is("batch that shortens a lease sets no timer") {
@@ -658,6 +672,9 @@ func (s *server) holderOf(key string) backend.Holder {
 	e.odd.expired = 0
 	if len(e.readers) > 0 {
 		return s.inspectReaders(e, now)
+	}
+	if e.owner == "" {
+		s.recordsLocked(keepsInspected)
 	}
 	if h, found := s.inspectsExpired(key, e); found {
 		return h

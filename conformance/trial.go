@@ -227,9 +227,12 @@ func (t *trial) open() backend.Backend {
 }
 
 // dial is open without the first request.
-func (t *trial) dial() backend.Backend {
+func (t *trial) dial() backend.Backend { return t.openWith(t.ctx) }
+
+// openWith is dial with the given context.
+func (t *trial) openWith(ctx context.Context) backend.Backend {
 	begun := time.Now()
-	b, err := t.h.Open(t.ctx)
+	b, err := t.h.Open(ctx)
 	if err != nil { // how long a successful Open takes does not show how long requests take
 		t.lateOnTimeout(err, begun)
 		t.breaksText(openRule, "open: %v", err)

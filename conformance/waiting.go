@@ -94,7 +94,8 @@ func waiterGetsExpiredKey(t *trial) {
 	t.waitersMeetExpiry()
 }
 
-// waitersMeetExpiry starts waiters from shortly before the end of a dead holder's lease until shortly after.
+// waitersMeetExpiry starts waiters from shortly before the end of a dead holder's lease until shortly after, and some
+// long after.
 func (t *trial) waitersMeetExpiry() {
 	const waiters, apart = 24, 500 * time.Microsecond
 	t.inChunks(waiters, 2, func(i int) {
@@ -102,6 +103,15 @@ func (t *trial) waitersMeetExpiry() {
 		time.Sleep(time.Until(g.after.Add(t.g.Round(g.ttl) + (time.Duration(i)-waiters*2/3)*apart)))
 		w := t.wait(t.client(i), g.key, t.long())
 		t.release(w.granted(t, t.handOff(), "after the holder's expiry, which met the waiter coming"))
+	})
+	modes := t.modes()
+	t.inChunks(2*len(modes)*len(modes), 2, func(i int) {
+		holds, waits := modes[i/2%len(modes)], modes[i/2/len(modes)]
+		g := t.getterOf(holds)(t.a, t.newKey(), t.short())
+		t.outlast(t.lastRefusal(g.after, g.ttl).Add(t.short() / 2)) // nobody has requested the key since
+		w := t.begin(t.ctx, t.client(i), backend.Request{Key: g.key, Owner: backend.NewOwner(), TTL: t.long(), Wait: true,
+			Shared: waits})
+		t.release(w.granted(t, t.handOff(), "after the holder's expiry, long before the waiter came"))
 	})
 }
 
