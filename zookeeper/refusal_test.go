@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/internal/storetest"
 )
 
 // An attempt that loses the race for a free key must delete its own node before it returns ErrHeld. Otherwise that
@@ -20,46 +21,49 @@ func TestRefusalWaitsForItsDelete(t *testing.T) {
 	for _, forward := range []bool{true, false} {
 		for _, away := range []bool{true, false} {
 			t.Run(fmt.Sprintf("forward %v away %v", forward, away), func(t *testing.T) {
-				p := newProxy(t, s.Addr)
-				loser := opened(t, s.at(p.Addr))
-				key := fmt.Sprint("k", forward, away)
-				release(t, acquire(t, winner, req(key, time.Minute))) // the container exists
-				if _, err := loser.Inspect(t.Context(), key); err != nil {
-					t.Fatal(err)
-				}
-				created, pass := p.hold(opCreate)
-				within := 4 * soon // a server that is reachable again must answer in this time
-				if away {
-					within = 2 * time.Second
-				}
-				ctx, cancel := context.WithTimeout(t.Context(), within)
-				defer cancel()
-				refusal := make(chan error, 1)
-				go func() {
-					l, err := loser.Acquire(ctx, req(key, time.Minute))
-					if err == nil {
-						_ = l.Release(context.Background())
+				storetest.ThreeTries(t, func() error {
+					p := newProxy(t, s.Addr)
+					loser := opened(t, s.at(p.Addr))
+					key := backend.NewOwner()
+					release(t, acquire(t, winner, req(key, time.Minute))) // the container exists
+					if _, err := loser.Inspect(t.Context(), key); err != nil {
+						t.Fatal(err)
 					}
-					refusal <- err
-				}()
-				<-created
-				held := acquire(t, winner, req(key, time.Minute))
-				deleted := p.once(opDelete, func() (bool, bool) {
-					p.Refuse(away)
-					return forward, true
+					created, pass := p.hold(opCreate)
+					within := 4 * soon // a server that is reachable again must answer in this time
+					if away {
+						within = 2 * time.Second
+					}
+					ctx, cancel := context.WithTimeout(t.Context(), within)
+					defer cancel()
+					refusal := make(chan error, 1)
+					go func() {
+						l, err := loser.Acquire(ctx, req(key, time.Minute))
+						if err == nil {
+							_ = l.Release(context.Background())
+						}
+						refusal <- err
+					}()
+					<-created
+					held := acquire(t, winner, req(key, time.Minute))
+					deleted := p.once(opDelete, func() (bool, bool) {
+						p.Refuse(away)
+						return forward, true
+					})
+					pass()
+					err := <-refusal
+					<-deleted
+					release(t, held)
+					if n := len(places(t, admin, winner, key)); n != 0 && errors.Is(err, backend.ErrHeld) {
+						t.Errorf("the attempt was refused (%v), and %d nodes of it remain", err, n)
+					}
+					p.Refuse(false)
+					until(t, 4*soon, "the key is free", func() bool { return len(places(t, admin, winner, key)) == 0 })
+					if !away && !errors.Is(err, backend.ErrHeld) {
+						return fmt.Errorf("the server was reachable again: %v, want ErrHeld", err)
+					}
+					return nil
 				})
-				pass()
-				err := <-refusal
-				<-deleted
-				release(t, held)
-				if n := len(places(t, admin, winner, key)); n != 0 && errors.Is(err, backend.ErrHeld) {
-					t.Errorf("the attempt was refused (%v), and %d nodes of it remain", err, n)
-				}
-				if !away && !errors.Is(err, backend.ErrHeld) {
-					t.Errorf("the server was reachable again: %v, want ErrHeld", err)
-				}
-				p.Refuse(false)
-				until(t, soon, "the key is free", func() bool { return len(places(t, admin, winner, key)) == 0 })
 			})
 		}
 	}
