@@ -17,7 +17,7 @@ func TestCallsOnHungLink(t *testing.T) {
 	s := on(t, usual)
 	c := raw(t, s.Addr)
 	p := newProxy(t, s.Addr)
-	b, err := New(t.Context(), []string{p.Addr}, &Options{Chroot: s.chroot, SessionTimeout: 10 * time.Second,
+	b, err := openNew(t, []string{p.Addr}, &Options{Chroot: s.chroot, SessionTimeout: 10 * time.Second,
 		Timeout: 4 * soon, Dial: smallBuffers})
 	if err != nil {
 		t.Fatal(err)
@@ -55,7 +55,7 @@ func TestLeavesHungServerBehindFullLink(t *testing.T) {
 	t.Parallel()
 	s := on(t, usual)
 	p := newProxy(t, s.Addr)
-	b, err := New(t.Context(), []string{p.Addr}, &Options{Chroot: s.chroot, Dial: smallBuffers})
+	b, err := openNew(t, []string{p.Addr}, &Options{Chroot: s.chroot, Dial: smallBuffers})
 	if err != nil {
 		t.Fatal(err)
 	}

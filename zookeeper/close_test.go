@@ -154,7 +154,7 @@ func TestBrokenConnectionDuringCloseBlocksNothing(t *testing.T) {
 	for range 24 { // the library sends the request in half of the cases, and its caller returns early in half of those
 		p := newProxy(t, s.Addr)
 		var broken atomic.Bool
-		b, err := New(t.Context(), []string{p.Addr}, &Options{Chroot: s.chroot, Timeout: 4 * soon,
+		b, err := openNew(t, []string{p.Addr}, &Options{Chroot: s.chroot, Timeout: 4 * soon,
 			Dial: func(network, address string, timeout time.Duration) (net.Conn, error) {
 				c, err := net.DialTimeout(network, address, timeout)
 				return &breakable{c, &broken}, err

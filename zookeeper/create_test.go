@@ -226,7 +226,7 @@ func TestCancelledWaitersLeaveNothing(t *testing.T) {
 		waiters = 200 // each reads the whole queue
 	}
 	// All waiters arrive at once, and each reads the queue, so a request may take longer than usual.
-	b, err := New(t.Context(), []string{s.Addr}, &Options{Chroot: s.chroot, Timeout: time.Minute})
+	b, err := openNew(t, []string{s.Addr}, &Options{Chroot: s.chroot, Timeout: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}

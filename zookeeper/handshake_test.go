@@ -87,7 +87,7 @@ func TestReconnectSendsLatestZxid(t *testing.T) {
 	const handshakeAt, watchesAt = 8, 12
 	s := on(t, usual)
 	r := new(recorder)
-	b, err := New(t.Context(), []string{s.Addr}, &Options{Chroot: s.chroot, Timeout: 4 * soon, Dial: r.dial})
+	b, err := openNew(t, []string{s.Addr}, &Options{Chroot: s.chroot, Timeout: 4 * soon, Dial: r.dial})
 	if err != nil {
 		t.Fatal(err)
 	}

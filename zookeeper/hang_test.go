@@ -45,7 +45,7 @@ func TestSilentServer(t *testing.T) {
 	s := on(t, usual)
 	p := newProxy(t, s.Addr)
 	const timeout = 4 * time.Second
-	b, err := New(t.Context(), []string{p.Addr}, &Options{Chroot: s.chroot, Timeout: timeout})
+	b, err := openNew(t, []string{p.Addr}, &Options{Chroot: s.chroot, Timeout: timeout})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -138,7 +138,7 @@ func TestNewSessionLeavesHungServer(t *testing.T) {
 	slow := 0
 	for range 6 {
 		begun := time.Now()
-		b, err := New(t.Context(), list, &Options{Chroot: s.chroot})
+		b, err := openNew(t, list, &Options{Chroot: s.chroot})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -182,7 +182,7 @@ func TestNewSessionOverSlowLink(t *testing.T) {
 		list = append(list, p.Addr)
 	}
 	storetest.ThreeTries(t, func() error {
-		b, err := New(t.Context(), list, &Options{Chroot: s.chroot, Timeout: 4 * time.Second})
+		b, err := openNew(t, list, &Options{Chroot: s.chroot, Timeout: 4 * time.Second})
 		if err != nil {
 			return err
 		}
@@ -205,7 +205,7 @@ func TestRefusedAttemptEndsWithContext(t *testing.T) {
 	c := raw(t, s.Addr)
 	p := newProxy(t, s.Addr)
 	const timeout = 8 * time.Second
-	b, err := New(t.Context(), []string{p.Addr}, &Options{Chroot: s.chroot, Timeout: timeout})
+	b, err := openNew(t, []string{p.Addr}, &Options{Chroot: s.chroot, Timeout: timeout})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -244,7 +244,7 @@ func TestTryOutlivesIdleSession(t *testing.T) {
 	s := on(t, usual)
 	y := new(spy)
 	var dialing sync.Mutex // prevents another connection until the session has expired
-	b, err := New(t.Context(), []string{s.Addr}, &Options{
+	b, err := openNew(t, []string{s.Addr}, &Options{
 		Chroot: s.chroot, Timeout: 4 * soon,
 		Dial: func(network, address string, timeout time.Duration) (net.Conn, error) {
 			dialing.Lock()

@@ -18,6 +18,16 @@ func opened(t testing.TB, url string) *Backend {
 	return b
 }
 
+// openNew is New, repeated if no server responds in time because the machine is busy.
+func openNew(t testing.TB, servers []string, options *Options) (*Backend, error) {
+	t.Helper()
+	b, err := New(t.Context(), servers, options)
+	for end := time.Now().Add(6 * soon); errors.Is(err, backend.ErrUnavailable) && time.Now().Before(end); {
+		b, err = New(t.Context(), servers, options)
+	}
+	return b, err
+}
+
 // Helpers that the tests of all stores share.
 var (
 	req     = storetest.Try

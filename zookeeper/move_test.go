@@ -172,7 +172,7 @@ func TestUnansweredReleaseFreesSession(t *testing.T) {
 	s := on(t, usual)
 	c := raw(t, s.Addr)
 	p := newProxy(t, s.Addr)
-	b, err := New(t.Context(), []string{p.Addr}, &Options{Chroot: s.chroot})
+	b, err := openNew(t, []string{p.Addr}, &Options{Chroot: s.chroot})
 	if err != nil {
 		t.Fatal(err)
 	}

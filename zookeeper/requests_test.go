@@ -71,7 +71,7 @@ const countedTTL = 30 * time.Second
 func counted(t *testing.T, s spot) (*Backend, *frames) {
 	t.Helper()
 	y := new(spy)
-	b, err := New(t.Context(), []string{s.Addr}, &Options{Chroot: s.chroot, Timeout: 4 * soon, Dial: y.dial})
+	b, err := openNew(t, []string{s.Addr}, &Options{Chroot: s.chroot, Timeout: 4 * soon, Dial: y.dial})
 	if err != nil {
 		t.Fatal(err)
 	}
