@@ -38,12 +38,9 @@ func Probe(ctx context.Context, c redis.UniversalClient, keys []string, channel 
 			missing = append(missing, fmt.Sprintf("%s (%s)", command, reason))
 		}
 	}
-	for _, sent := range []struct {
-		name string
-		err  error
-	}{{"EVAL", eval.Err()}, {"EVALSHA", evalsha.Err()}} {
-		if sent.err != nil && !exchange.IsNoScript(sent.err) && !exchange.Passing(sent.err) {
-			note(sent.name, sent.err.Error())
+	for _, sent := range []*redis.Cmd{eval, evalsha} {
+		if err := sent.Err(); err != nil && !exchange.IsNoScript(err) {
+			note(strings.ToUpper(sent.Name()), err.Error())
 		}
 	}
 	failed, _ := eval.Val().([]any)

@@ -177,24 +177,18 @@ func options[O any](parse func(string) (*O, error), u driver.URL, query url.Valu
 	if v := query.Get("max_retries"); v == "" || v == "0" {
 		query.Set("max_retries", "-1")
 	}
-	n.RawQuery = query.Encode()
-	o, err := parse(n.String())
-	if err == nil {
-		return o, nil
-	}
 	for _, name := range slices.Sorted(maps.Keys(query)) {
-		rest := maps.Clone(query)
-		delete(rest, name)
-		n.RawQuery = rest.Encode()
-		if _, err := parse(n.String()); err != nil {
-			continue // this parameter is not the only one that is wrong
-		}
-		if strings.Contains(err.Error(), "unexpected option") {
+		n.RawQuery = url.Values{name: query[name]}.Encode()
+		switch _, err := parse(n.String()); {
+		case err == nil:
+		case strings.Contains(err.Error(), "unexpected option"):
 			return nil, fmt.Errorf("%s", driver.UnknownParam(u.Query, name))
+		default:
+			return nil, fmt.Errorf("parameter %q has a value that is not valid", name)
 		}
-		return nil, fmt.Errorf("parameter %q has a value that is not valid", name)
 	}
-	return nil, fmt.Errorf("several parameters are unknown or have values that are not valid")
+	n.RawQuery = query.Encode()
+	return parse(n.String())
 }
 
 // database returns the path of a URL, which is a database's number with a slash in front, or empty.
