@@ -12,8 +12,7 @@ type Starter = func(f func(ctx context.Context)) bool
 
 // Await runs f, which makes requests without a Batcher. It stops waiting after limit, or when ctx has ended, whichever
 // is first. go-redis does not end a request when its context is cancelled, nor, by default, at its deadline. So f runs
-// on its own goroutine, with a context that ends only after limit. If the client ignores deadlines, its own timeouts
-// end f.
+// on its own goroutine. If the client ignores deadlines, its own timeouts end f.
 func Await[T any](
 	ctx context.Context, start Starter, limit time.Duration, f func(context.Context) (T, error),
 ) (T, error) {

@@ -88,14 +88,9 @@ func (l *Batcher) Do(ctx context.Context, end time.Time, q Request) (any, error)
 		l.endSolo(err)
 		return v, err
 	}
-	return l.begin(ctx, end, q).wait()
-}
-
-// begin queues a request for a worker. The caller must call wait.
-func (l *Batcher) begin(ctx context.Context, end time.Time, q Request) *call {
 	c := newCall(ctx, end, q)
 	l.enqueue(c)
-	return c
+	return c.wait()
 }
 
 // Post sends a request, once. It does not wait: the worker's goroutine calls done with the result. done must not block.
@@ -117,7 +112,8 @@ func (l *Batcher) DoAll(ctx context.Context, list []Request) []Result {
 	begun := time.Now()
 	calls := make([]*call, len(list))
 	for i, q := range list {
-		calls[i] = l.begin(ctx, begun.Add(q.Limit), q)
+		calls[i] = newCall(ctx, begun.Add(q.Limit), q)
+		l.enqueue(calls[i])
 	}
 	results := make([]Result, len(list))
 	for i, c := range calls {
@@ -310,8 +306,8 @@ func (l *Batcher) send(batch []*call) {
 	}
 }
 
-// A DeadlineContext has the values of its context, but not its cancellation. Its deadline is End. It has no timer,
-// because go-redis sets the deadline on the connection.
+// A DeadlineContext is a context with another deadline. It has no timer, because go-redis sets the deadline on the
+// connection.
 type DeadlineContext struct {
 	context.Context
 	End time.Time
@@ -319,11 +315,9 @@ type DeadlineContext struct {
 
 func (c DeadlineContext) Deadline() (time.Time, bool) { return c.End, true }
 
-func (c DeadlineContext) Done() <-chan struct{} { return nil }
-
 func (c DeadlineContext) Err() error {
-	if time.Now().Before(c.End) {
-		return nil
+	if err := c.Context.Err(); err != nil || time.Now().Before(c.End) {
+		return err
 	}
 	return context.DeadlineExceeded
 }

@@ -56,7 +56,6 @@ func (s *solo) Close() error {
 
 // do sends a request. No other request may be in progress.
 func (s *solo) do(ctx context.Context, end time.Time, q Request) (any, error) {
-	sctx := soloContext{DeadlineContext{ctx, end}}
 	generation := s.setEnd(end)
 	defer s.setEnd(time.Time{})
 	if ctx.Done() != nil {
@@ -65,7 +64,7 @@ func (s *solo) do(ctx context.Context, end time.Time, q Request) (any, error) {
 		defer stop()
 	}
 	c := newCall(ctx, end, q)
-	sendCalls(sctx, s.Client, []*call{c})
+	sendCalls(DeadlineContext{ctx, end}, s.Client, []*call{c})
 	v, err := c.recycle(c.result)
 	if err != nil && !IsReply(err) && !errors.Is(err, ErrReplicas) && ctx.Err() != nil {
 		err = ctx.Err()
@@ -113,16 +112,4 @@ func (s *solo) setConn(c net.Conn) {
 	if s.conn = c; s.cut {
 		_ = c.Close()
 	}
-}
-
-// A soloContext is a DeadlineContext that also ends with its context, which bounds the wait for a new connection.
-type soloContext struct{ DeadlineContext }
-
-func (c soloContext) Done() <-chan struct{} { return c.Context.Done() }
-
-func (c soloContext) Err() error {
-	if err := c.Context.Err(); err != nil {
-		return err
-	}
-	return c.DeadlineContext.Err()
 }
