@@ -2,9 +2,6 @@ package redis
 
 import (
 	"context"
-	"errors"
-	"io"
-	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -25,8 +22,7 @@ type Backend struct {
 	leases     *kit.Leases
 	inbox      *inbox
 	batcher    *exchange.Batcher // nil unless client is a *redis.Client
-	owned      []io.Closer       // the clients that this Backend opened
-	closeOwned func() error      // closes them, once
+	closeOwned func() error      // closes the clients that this Backend opened, once
 }
 
 var (
@@ -43,14 +39,9 @@ func newBackend(client redis.UniversalClient, o Options) *Backend {
 		client: client, options: o,
 		naming:     naming{o.Namespace},
 		guarantees: guarantees(),
+		closeOwned: func() error { return nil },
 	}
 	b.leases = kit.NewLeases(requests{b}, o.Timeout)
-	b.closeOwned = sync.OnceValue(func() (err error) {
-		for _, c := range b.owned {
-			err = errors.Join(err, c.Close())
-		}
-		return err
-	})
 	// Requests of Acquire and Release do not use the contexts of Leases, because each would need a timer. They end when
 	// their connections are closed.
 	context.AfterFunc(b.leases.Base(), func() { _ = b.closeOwned() })

@@ -78,10 +78,7 @@ var rules = []kit.Rule[masterReading]{
 
 // Examine implements [backend.Examiner]. It inspects every master.
 func (b *Backend) Examine(ctx context.Context) ([]backend.Finding, error) {
-	return kit.Call(ctx, b.leases, nil, func(ctx context.Context) ([]backend.Finding, error) {
-		all, err := exchange.Await(ctx, b.leases.Go, endpoint.OpenTimeout, b.examine)
-		return all, unavailable(ctx, err)
-	})
+	return inspectServers(ctx, b, b.examine)
 }
 
 func (b *Backend) examine(ctx context.Context) ([]backend.Finding, error) {

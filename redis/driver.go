@@ -2,6 +2,8 @@ package redis
 
 import (
 	"context"
+	"errors"
+	"sync"
 
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/backend/driver"
@@ -55,15 +57,12 @@ func open(ctx context.Context, u driver.URL) (*Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	b, err := onClient(client, &o)
-	if err != nil {
-		_ = client.Close()
-		return nil, err
-	}
-	b.owned = append(b.owned, client)
+	b := newBackend(client, o)
+	b.closeOwned = sync.OnceValue(client.Close)
 	if t.Single != nil {
-		b.batcher.Solo = exchange.NewSolo(t.Single)
-		b.owned = append(b.owned, b.batcher.Solo)
+		solo := exchange.NewSolo(t.Single)
+		b.batcher.Solo = solo
+		b.closeOwned = sync.OnceValue(func() error { return errors.Join(client.Close(), solo.Close()) })
 	}
 	if err := b.begin(ctx); err != nil {
 		return nil, t.NameMaster(err)

@@ -21,12 +21,7 @@ func (b *Backend) begin(ctx context.Context) error {
 	// When this time is over, Close must not wait for a client that ignores deadlines.
 	limited, cancel := context.WithTimeout(ctx, endpoint.OpenTimeout)
 	defer cancel()
-	losses, err := exchange.Await(ctx, b.leases.Go, endpoint.OpenTimeout, b.findLosses)
-	if kit.Ended(ctx) {
-		err = kit.ContextError(ctx, err)
-	} else {
-		err = exchange.Unavailable(err)
-	}
+	losses, err := inspectServers(ctx, b, b.findLosses)
 	if err != nil {
 		calls.CloseUnopened(limited, b)
 		return err
@@ -35,6 +30,14 @@ func (b *Backend) begin(ctx context.Context) error {
 		b.guarantees.EarlyLoss += "; " + loss
 	}
 	return nil
+}
+
+// inspectServers runs f, which inspects the servers, within OpenTimeout.
+func inspectServers[T any](ctx context.Context, b *Backend, f func(context.Context) ([]T, error)) ([]T, error) {
+	return kit.Call(ctx, b.leases, nil, func(ctx context.Context) ([]T, error) {
+		list, err := exchange.Await(ctx, b.leases.Go, endpoint.OpenTimeout, f)
+		return list, unavailable(ctx, err)
+	})
 }
 
 // findLosses inspects the masters, and returns how they may lose keys.

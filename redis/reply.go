@@ -25,21 +25,25 @@ func parseAcquire(v any) (acquireReply, error) {
 		}
 		return acquireReply{granted: true, token: token, number: number}, nil
 	}
-	f := exchange.ReadFields(v)
-	reply := acquireReply{holder: f.Holder(), added: f.Number() == 1}
-	reply.holder.Shared = int(f.Number())
-	return reply, f.Err()
+	h, added, err := parseHolder(v)
+	return acquireReply{holder: h, added: added == 1}, err
 }
 
 func parseInspect(v any) (backend.Holder, error) {
 	if list, ok := v.([]any); ok && len(list) == 0 {
 		return backend.Holder{}, nil
 	}
+	h, waiters, err := parseHolder(v)
+	h.Waiters = int(waiters)
+	return h, err
+}
+
+// parseHolder returns the holder of a key that is taken, and the number that precedes the number of shared leases.
+func parseHolder(v any) (h backend.Holder, n int64, err error) {
 	f := exchange.ReadFields(v)
-	h := f.Holder()
-	h.Waiters = int(f.Number())
+	h, n = f.Holder(), f.Number()
 	h.Shared = int(f.Number())
-	return h, f.Err()
+	return h, n, f.Err()
 }
 
 // The replies of renewScript for a lease.
