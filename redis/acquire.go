@@ -2,8 +2,6 @@ package redis
 
 import (
 	"context"
-	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/anylock/lock/backend"
@@ -18,17 +16,15 @@ const replyGrace = 100 * time.Millisecond
 type attempt struct {
 	b     *Backend
 	r     backend.Request
-	names names
 	ttl   time.Duration // as granted: r.TTL, rounded
+	lease *leaseData    // of the lease, once it is granted
 
-	waiter     waiter                   // registered with the inbox; nil before
-	recheck    time.Duration            // how long a waiter pauses after a refusal, without a notification
-	sent       time.Time                // read before sending the last request
-	unanswered bool                     // a request without a reply may have run, or may still run
-	queued     bool                     // the server keeps a queue entry that must be removed
-	granted    bool                     // Leases cleans up if Grant fails
-	failed     atomic.Bool              // the attempt has ended without a lease
-	lease      atomic.Pointer[kit.Life] // the granted lease, if an earlier request is unanswered
+	waiter     waiter        // registered with the inbox; nil before
+	recheck    time.Duration // how long a waiter pauses after a refusal, without a notification
+	sent       time.Time     // read before sending the last request
+	unanswered bool          // a request without a reply may have run, or may still run
+	queued     bool          // the server keeps a queue entry that must be removed
+	granted    bool          // Leases cleans up if Grant fails
 }
 
 // try requests the key once. It queues the attempt if the attempt is registered with the inbox.
@@ -42,7 +38,7 @@ func (a *attempt) try(ctx context.Context) (backend.Lease, error) {
 	case <-a.waiter: // this request makes earlier notifications obsolete
 	default:
 	}
-	reply, err := a.request(ctx, a.waiter != nil)
+	reply, err := a.request(ctx)
 	switch {
 	case err != nil:
 		return nil, err
@@ -53,18 +49,31 @@ func (a *attempt) try(ctx context.Context) (backend.Lease, error) {
 	return nil, &backend.HeldError{Holder: reply.holder}
 }
 
-// request sends one acquire request. If queue is true and the key is taken, the server queues the owner.
-func (a *attempt) request(ctx context.Context, queue bool) (acquireReply, error) {
-	b := a.b
-	keys := []string{a.names.lock, a.names.queue, a.names.fence}
+// The last argument of acquireSharedScript describes the earlier requests of the attempt.
+const (
+	noneBefore       = "0"
+	refusedBefore    = "1"
+	unansweredBefore = "2"
+)
+
+// request sends one acquire request. If the key is taken, and the attempt is registered with the inbox, the server
+// queues the owner.
+func (a *attempt) request(ctx context.Context) (acquireReply, error) {
+	b, names, queue := a.b, a.lease.names, a.waiter != nil
+	keys := []string{names.lock, names.queue, names.fence}
 	var q exchange.Request
 	if a.r.Shared {
-		q = acquireSharedScript.Request(keys, a.r.Owner, a.ttl.Milliseconds(), b.channel, boolArg(queue),
-			historyArg(a.queued, a.unanswered))
-		q.RepeatArgs = slices.Clone(q.Args)
-		q.RepeatArgs[len(q.RepeatArgs)-1] = historyArg(true, true)
+		before := noneBefore
+		switch {
+		case a.unanswered:
+			before = unansweredBefore
+		case a.queued:
+			before = refusedBefore
+		}
+		q = acquireSharedScript.Request(keys, a.r.Owner, a.ttl.Milliseconds(), b.channel, queue, before)
+		q.RepeatArg = unansweredBefore
 	} else {
-		q = acquireScript.Request(keys, a.r.Owner, a.ttl.Milliseconds(), b.channel, boolArg(queue))
+		q = acquireScript.Request(keys, a.r.Owner, a.ttl.Milliseconds(), b.channel, queue)
 	}
 	q.Replicas, q.NeedsReplicas = b.options.MinReplicas, isGrant
 	q.Grace, q.OnLateEnd = replyGrace, a.lateReply
@@ -84,44 +93,22 @@ func (a *attempt) request(ctx context.Context, queue bool) (acquireReply, error)
 	return reply, err
 }
 
-// boolArg returns b as a script argument.
-func boolArg(b bool) any {
-	if b {
-		return "1"
-	}
-	return "0"
-}
-
-// historyArg returns the argument of acquireSharedScript that describes the earlier requests of the attempt.
-func historyArg(refused, unanswered bool) any {
-	switch {
-	case unanswered:
-		return "2"
-	case refused:
-		return "1"
-	}
-	return "0"
-}
-
 // grant starts the lease.
 func (a *attempt) grant(ctx context.Context, reply acquireReply) (backend.Lease, error) {
 	a.granted = true
+	a.lease.value = reply.number + ":" + a.r.Owner
 	l, err := a.b.leases.Grant(ctx, a.r, kit.Grant{
-		Token: reply.token, Sent: a.sent, TTL: a.ttl, Unsure: a.unanswered,
-		Data: &leaseData{names: a.names, value: reply.number + ":" + a.r.Owner},
+		Token: reply.token, Sent: a.sent, TTL: a.ttl, Unsure: a.unanswered, Data: a.lease,
 	})
 	if err != nil {
 		return nil, err
-	}
-	if a.unanswered {
-		a.lease.Store(l)
 	}
 	return l, nil
 }
 
 // cleanUp removes, in the background, anything that a failed attempt may have left on the server.
 func (a *attempt) cleanUp() {
-	a.failed.Store(true)
+	a.lease.ended.Store(true)
 	switch {
 	case a.granted:
 	case a.unanswered:
@@ -135,11 +122,7 @@ func (a *attempt) cleanUp() {
 // lease was released, lateReply removes the owner again, because the request may have recreated what was removed. The
 // owner of a lost lease stays: another process may have resumed the lease.
 func (a *attempt) lateReply() {
-	ended := a.failed.Load()
-	if l := a.lease.Load(); l != nil { // a later request of this attempt was granted
-		ended = l.Data.(*leaseData).released.Load()
-	}
-	if ended {
+	if a.lease.ended.Load() {
 		a.abandon()
 	}
 }

@@ -55,7 +55,7 @@ func newBackend(client redis.UniversalClient, o Options) *Backend {
 
 // Acquire implements [backend.Backend].
 func (b *Backend) Acquire(ctx context.Context, r backend.Request) (backend.Lease, error) {
-	a := &attempt{b: b, r: r, names: b.naming.names(r.Key), ttl: b.guarantees.Round(r.TTL)}
+	a := &attempt{b: b, r: r, ttl: b.guarantees.Round(r.TTL), lease: &leaseData{names: b.naming.names(r.Key)}}
 	defer a.unregister()
 	return b.leases.Acquire(ctx, r, kit.Waiter{
 		Try:   func(context.Context) (backend.Lease, error) { return a.try(ctx) }, // see newBackend

@@ -29,8 +29,8 @@ func (b *Backend) eval(ctx context.Context, q exchange.Request) (v any, unanswer
 		},
 	}
 	unanswered, err = repeat.Do(ctx, func(unanswered bool) (err error) {
-		if unanswered && q.RepeatArgs != nil {
-			q.Args = q.RepeatArgs
+		if unanswered && q.RepeatArg != "" {
+			q.Args = append(q.Args[:len(q.Args)-1:len(q.Args)-1], q.RepeatArg)
 		}
 		v, err = b.deliver(ctx, end, q)
 		return err

@@ -14,11 +14,11 @@ import (
 // minRenewLimit is the shortest time limit of a renewal; a short lease's deadline may be sooner.
 const minRenewLimit = 250 * time.Millisecond
 
-// leaseData is the Data of a granted lease.
+// leaseData is the Data of a lease.
 type leaseData struct {
-	names    names
-	value    string      // value of the lock's key, or the lease's member in the set of readers
-	released atomic.Bool // a release has begun
+	names names
+	value string      // value of the lock's key, or the lease's member in the set of readers
+	ended atomic.Bool // Acquire has failed, or a release has begun
 }
 
 // lockValue is the value of a lock's Redis key.
@@ -77,15 +77,14 @@ func (b *Backend) renewRequest(
 
 // ReleaseLease implements [kit.Requests].
 func (q requests) ReleaseLease(ctx context.Context, l *kit.Life) error {
-	var removed, unsure bool
-	var err error
-	if data, ok := l.Data.(*leaseData); ok {
+	lease, granted := l.Data.(*leaseData)
+	if granted {
 		ctx = context.WithoutCancel(ctx) // see newBackend; Options.Timeout bounds the release too
-		data.released.Store(true)
-		removed, unsure, err = q.b.release(ctx, data.names, data.value, l.Shared())
+		lease.ended.Store(true)
 	} else {
-		removed, unsure, err = q.b.release(ctx, q.b.naming.names(l.Key()), lockValue(0, l.Owner()), l.Shared())
+		lease = &leaseData{names: q.b.naming.names(l.Key()), value: lockValue(0, l.Owner())}
 	}
+	removed, unsure, err := q.b.release(ctx, lease.names, lease.value, l.Shared())
 	switch {
 	case err != nil || removed:
 		return err

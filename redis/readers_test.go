@@ -356,7 +356,7 @@ func TestLateRequestOfReader(t *testing.T) {
 	}
 	n := b.naming.names("k")
 	late := acquireSharedScript.Request([]string{n.lock, n.queue, n.fence}, r.Owner, 1000, b.channel, "0",
-		historyArg(true, true))
+		unansweredBefore)
 	if answer := exchange.Send(ctx, admin, []exchange.Request{late})[0]; answer.V != fmt.Sprint(l.Token()) {
 		t.Errorf("a late acquire of a reader: %v, %v, want its token %d", answer.V, answer.Err, l.Token())
 	}

@@ -13,9 +13,9 @@ import (
 
 // A Request is one script on the keys of one slot, as [Script.Request] returns it, or the command in Args.
 type Request struct {
-	Args       []any
-	RepeatArgs []any // replaces Args after an attempt without a reply; if nil, Args is sent again
-	Replicas   int   // replicas that must have the grant or renewal; 0 for none
+	Args      []any
+	RepeatArg string // replaces the last of Args after an attempt without a reply; if empty, Args is sent again
+	Replicas  int    // replicas that must have the grant or renewal; 0 for none
 	// NeedsReplicas reports whether a reply is a grant or a renewal. Other replies count without replicas. It is required
 	// if Replicas is not 0.
 	NeedsReplicas func(v any) bool
