@@ -125,6 +125,8 @@
 //     batch), and the revocation of the old lease, which are writes for the cluster.
 //   - If the proxy's server has lost its leader, the proxy does not report that. Waiters notice when they read the
 //     queue, within 7.5 s.
+//   - A proxy of 3.4 closes a connection if the client pings it while it is silent. So while a client has watches, it
+//     also sends the proxy a read every 5 s, which the proxy answers by itself.
 //
 // # URLs
 //

@@ -6,7 +6,10 @@ import (
 	"sync/atomic"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
+
+	"github.com/anylock/lock/backend/kit"
 )
 
 // errThroughProxy means that renewals go to "etcd grpc-proxy", which renews leases on its own schedule. Its reply to a
@@ -41,6 +44,14 @@ func (c directLeases) LeaseKeepAlive(ctx context.Context, opts ...grpc.CallOptio
 		err = errThroughProxy
 	}
 	return s, err
+}
+
+// keepBusy reads from a proxy until ctx ends, so that gRPC does not ping the proxy. Before 3.5, a proxy closes a
+// connection whose client pings it more often than every five minutes.
+func (b *Backend) keepBusy(ctx context.Context) {
+	for kit.Sleep(ctx, pingAfter/2) == nil {
+		_, _ = b.kv.Get(ctx, b.options.prefix("any"), clientv3.WithSerializable())
+	}
 }
 
 // detectProxy detects whether requests go through a proxy, and sets b.proxied if they do.

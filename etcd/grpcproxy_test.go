@@ -137,6 +137,21 @@ func TestRenewalThroughProxy(t *testing.T) {
 	release(t, next)
 }
 
+// The watch stream of a silent client through a proxy stays open, although a proxy of 3.4 permits no pings.
+func TestQuietStreamThroughProxyStays(t *testing.T) {
+	storetest.Long(t, "waits for several pings")
+	t.Parallel()
+	b := throughProxy(t, shared(t))
+	l := acquire(t, b, req("k", time.Hour))
+	watched(t, b, l)
+	before := b.watches.stream()
+	time.Sleep(5 * pingAfter) // sleeps: the proxy would close the connection at the third ping
+	if now := b.watches.stream(); now == nil || now != before {
+		t.Errorf("the stream was replaced: %p, was %p", now, before)
+	}
+	release(t, l)
+}
+
 // A waiter behind a proxy keeps its place for longer than one etcd lease of the place lives.
 func TestPlaceThroughProxy(t *testing.T) {
 	t.Parallel()

@@ -98,6 +98,9 @@ func (ws *watches) serve(closing context.Context) {
 	s := &watchStream{stream: stream, proxied: ws.b.proxied.Load(), numbered: make(map[int64]*watch)}
 	s.unsent = backlog[*pb.WatchRequest]{leases: ws.b.leases, process: s.send}
 	ws.useStream(s)
+	if s.proxied {
+		ws.b.leases.Go(func(context.Context) { ws.b.keepBusy(ctx) })
+	}
 	for {
 		resp, err := stream.Recv()
 		if err != nil || !ws.handle(s, resp) {
