@@ -34,8 +34,8 @@
 //
 // An acquire needs one more request, which grants an etcd lease, if it is the first with its TTL, if half of the TTL
 // has passed since the last acquire with the same TTL, or if acquires are faster than grants of etcd leases. A renewal
-// that changes the TTL needs two requests, because etcd cannot change the TTL of a lease: a grant, and a transaction that
-// binds the key to the new lease. A lock with a TTL of more than 30 s that had to wait needs these two, too.
+// that changes the TTL needs two requests, because etcd cannot change the TTL of a lease: a grant, and a transaction
+// that binds the key to the new lease. A lock with a TTL of more than 30 s that had to wait needs these two, too.
 //
 // A Resume binds the key to an etcd lease of the new client and revokes the old lease. It takes a read, a grant, a
 // transaction and a revocation. If the earlier client still uses the lock, its next renewal moves the key back in the

@@ -83,8 +83,8 @@ func (g *guard) readSoon(k *boundKey) {
 	}
 }
 
-// read reads keys. It repeats failed reads after a while. Nothing else would detect that a key is deleted: its watch may
-// have begun too late, and renewals of the lease succeed.
+// read reads keys. It repeats failed reads after a while. Nothing else would detect that a key is deleted: its watch
+// may have begun too late, and renewals of the lease succeed.
 func (g *guard) read(list []*boundKey) {
 	g.mu.Lock()
 	for _, k := range list {
