@@ -95,10 +95,12 @@ func (g *guard) read(list []*boundKey) {
 	for some := range slices.Chunk(list, keysPerRequest) {
 		failed = append(failed, g.readSome(some)...)
 	}
-	if len(failed) > 0 && kit.Sleep(g.b.leases.Closing(), recheck) == nil {
-		for _, k := range failed {
-			g.readSoon(k)
-		}
+	if len(failed) > 0 {
+		time.AfterFunc(recheck, func() {
+			for _, k := range failed {
+				g.readSoon(k)
+			}
+		})
 	}
 }
 

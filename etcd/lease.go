@@ -78,7 +78,12 @@ func (q requests) ReleaseLease(ctx context.Context, l *kit.Life) error {
 	if err != nil || k.lease == nil {
 		return err
 	}
-	b.revokeInBackground(k.lease.lockTTL, append(k.unconfirmed, k.lease)...)
+	leases, ttl := append(k.unconfirmed, k.lease), k.lease.lockTTL
+	if k.unsure || len(k.unconfirmed) > 0 {
+		// If the revocations succeed now, no late request can take the key after Release has returned.
+		leases = slices.DeleteFunc(leases, func(l *lease) bool { return b.revoke(ctx, l.id) == nil })
+	}
+	b.revokeInBackground(ttl, leases...)
 	k.lease, k.unconfirmed = nil, nil
 	switch {
 	case deleted != nil:

@@ -132,7 +132,10 @@ func (b *Backend) lastWrites(ctx context.Context, at int64, list ...contender) (
 		return nil, err
 	}
 	writes := make([]int64, len(list))
-	for i := range list {
+	for i, c := range list {
+		if resp.Header.Revision < c.created { // a stale read of an old server: see version.go
+			return nil, errNoAnswer
+		}
 		if kvs := keysRead(resp, i); list[i].isIn(kvs) {
 			writes[i] = kvs[0].ModRevision
 		}

@@ -255,26 +255,35 @@ func (p *pool) patience(l *lease) time.Duration {
 	return min(p.b.options.Timeout/attemptsPerTimeout, max(l.ttl/12, leastLimit))
 }
 
-// renew renews leases once. ErrLost means that the lease has ended.
+// renew renews leases once. ErrLost means that the lease has ended. A lease that has ended for this client is not
+// renewed: if its revocation has failed, a renewal would keep it alive.
 func (p *pool) renew(ctx context.Context, patience time.Duration, leases ...*lease) []error {
-	ids := make([]int64, len(leases))
+	errs := make([]error, len(leases))
+	var ids []int64
+	var renewed []int // indexes of the leases with these ids
 	for i, l := range leases {
-		ids[i] = l.id
+		if p.state(l).ended {
+			errs[i] = backend.ErrLost
+			continue
+		}
+		ids, renewed = append(ids, l.id), append(renewed, i)
+	}
+	if len(ids) == 0 {
+		return errs
 	}
 	sent := time.Now()
 	replies := p.b.renewer.renew(ctx, patience, ids...)
-	errs := make([]error, len(leases))
 	answered := time.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, r := range replies { // first, because a later leader may have made any of these renewals
 		p.term = max(p.term, r.reply.GetHeader().GetRaftTerm())
 	}
-	for i, l := range leases {
-		r := replies[i].reply
+	for n, i := range renewed {
+		l, r := leases[i], replies[n].reply
 		switch {
-		case replies[i].err != nil:
-			errs[i] = replies[i].err
+		case replies[n].err != nil:
+			errs[i] = replies[n].err
 		case r.TTL <= 0, l.ended: // a lease that has ended may be about to be revoked
 			l.ended = true
 			errs[i] = backend.ErrLost

@@ -80,9 +80,14 @@ func (ws *watches) stop(w *watch) bool {
 // run keeps a stream open from the first watch until Close.
 func (ws *watches) run(context.Context) {
 	closing := ws.b.leases.Closing()
+	pause := kit.Pause{Min: leastPause, Max: time.Second}
 	for closing.Err() == nil {
+		begun := time.Now()
 		ws.serve(closing)
-		_ = kit.Sleep(closing, leastPause+rand.N(mostPause))
+		if time.Since(begun) > mostPause {
+			pause.Reset()
+		}
+		_ = kit.Sleep(closing, pause.Next(0))
 	}
 }
 

@@ -103,7 +103,7 @@ const isTable = `table_schema=if('TABLE' LIKE '%.%', substring_index('TABLE', '.
 func (b *Backend) read(ctx context.Context) (facts, error) {
 	f := facts{"most connections": strconv.Itoa(b.db.Stats().MaxOpenConnections)}
 	for _, query := range queries[b.dialect] {
-		err := b.query(ctx, tablesql.Make(b.dialect, b.options.Table, query), nil, func(rows *sql.Rows) error {
+		err := b.query(ctx, tablesql.Make(b.dialect, b.options.Table, query), nil, func() {}, func(rows *sql.Rows) error {
 			var name string
 			var value sql.NullString
 			err := rows.Scan(&name, &value)

@@ -16,7 +16,7 @@ import (
 // rows returns the last owner of each key that s finds, with a TTL that is negative or zero if the lease has ended.
 func (b *Backend) rows(ctx context.Context, s tablesql.Statement, args ...any) (map[string]backend.Holder, error) {
 	found := make(map[string]backend.Holder)
-	err := b.query(ctx, s, args, func(rows *sql.Rows) error {
+	err := b.query(ctx, s, args, func() { clear(found) }, func(rows *sql.Rows) error {
 		var key, owner []byte
 		var remaining int64
 		h := backend.Holder{Waiters: -1}

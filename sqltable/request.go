@@ -88,10 +88,12 @@ func (b *Backend) exec(ctx context.Context, s tablesql.Statement, args ...any) (
 	return changed, id, err
 }
 
-// query runs a statement that reads, and calls scan for each of its rows. If the statement is repeated, scan may be
-// called for the same row again.
-func (b *Backend) query(ctx context.Context, s tablesql.Statement, args []any, scan func(*sql.Rows) error) error {
+// query runs a statement that reads, and calls scan for each of its rows. It calls begin before each try.
+func (b *Backend) query(
+	ctx context.Context, s tablesql.Statement, args []any, begin func(), scan func(*sql.Rows) error,
+) error {
 	_, err := b.request(ctx, func(ctx context.Context) error {
+		begin()
 		rows, err := b.db.QueryContext(ctx, s.Text, s.Args(args...)...)
 		if err != nil {
 			return err
