@@ -39,7 +39,7 @@ func Probe(ctx context.Context, c redis.UniversalClient, keys []string, channel 
 		}
 	}
 	for _, sent := range []*redis.Cmd{eval, evalsha} {
-		if err := sent.Err(); err != nil && !exchange.IsNoScript(err) {
+		if err := sent.Err(); err != nil && !exchange.IsNoScript(err) && !exchange.Passing(err) {
 			note(strings.ToUpper(sent.Name()), err.Error())
 		}
 	}
