@@ -32,6 +32,9 @@ var (
 	missingIndex = rule{Severity: backend.Critical, Code: "missing-index", Found: settingIs("unique index on name", "0"),
 		Why: "without the index, one key may have several rows, and several holders",
 		Set: "the table as anylock table prints it"}
+	readOnly = rule{Severity: backend.Warning, Code: "read-only", Found: settingIs("read_only", "on", "1"),
+		Why: "nothing can be granted or renewed, except by a superuser of MySQL, whose locks exclude nobody at the primary",
+		Set: "the address of the primary, as by target_session_attrs=primary"}
 	oneConnection = rule{Severity: backend.Warning, Code: "one-connection", Found: settingIs("most connections", "1"),
 		Why: "a statement or transaction of the application keeps leases from being renewed",
 		Set: "a *sql.DB of its own for the locks"}
@@ -39,7 +42,7 @@ var (
 
 // rules are the rules for each database. A critical one makes the database unusable: the store does not open.
 var rules = map[Dialect][]rule{
-	Postgres: {missingIndex, oneConnection,
+	Postgres: {missingIndex, readOnly, oneConnection,
 		{Severity: backend.Warning, Code: "asynchronous-commit", Found: settingIs("synchronous_commit", "off"),
 			Why: "a crash of the server loses the last grants", Set: "synchronous_commit=on for the role of the locks"},
 		{Severity: backend.Warning, Code: "fsync", Found: settingIs("fsync", "off"),
@@ -50,14 +53,11 @@ var rules = map[Dialect][]rule{
 			Why: "a statement that meets another one may fail. It is repeated, which costs time",
 			Set: "read committed for the role of the locks"},
 	},
-	MySQL: {missingIndex, oneConnection,
+	MySQL: {missingIndex, readOnly, oneConnection,
 		{Severity: backend.Critical, Code: "autocommit", Found: settingIs("autocommit", "off", "0"),
 			Why: "no grant would be committed", Set: "autocommit=1 in the data source name"},
 		{Severity: backend.Critical, Code: "not-innodb", Found: settingIs("engine"),
 			Why: "only InnoDB locks rows until a transaction ends", Set: "ALTER TABLE … ENGINE=InnoDB"},
-		{Severity: backend.Warning, Code: "read-only", Found: settingIs("read_only", "on", "1"),
-			Why: "only a superuser can write to a replica, and its locks exclude nobody who uses the primary",
-			Set: "the address of the primary"},
 		{Severity: backend.Warning, Code: "asynchronous-commit",
 			Found: settingIs("innodb_flush_log_at_trx_commit", "0", "2"),
 			Why:   "a crash of the machine loses the last grants", Set: "innodb_flush_log_at_trx_commit=1"},
@@ -76,6 +76,7 @@ var rules = map[Dialect][]rule{
 var queries = map[Dialect][]string{
 	Postgres: {`SELECT * FROM (VALUES ('now', NOW::pg_catalog.text),
 		('fsync', pg_catalog.current_setting('fsync')),
+		('read_only', pg_catalog.current_setting('transaction_read_only')),
 		('synchronous_commit', pg_catalog.current_setting('synchronous_commit')),
 		('isolation', pg_catalog.current_setting('default_transaction_isolation')),
 		('persistence', (SELECT relpersistence::pg_catalog.text FROM pg_catalog.pg_class

@@ -86,6 +86,9 @@ func TestReadOnlyConnections(t *testing.T) {
 		t.Fatal(err)
 	}
 	release(t, acquire(t, b, req("k", time.Minute)))
+	exec(t, c, `ALTER ROLE demoted SET default_transaction_read_only = on`)
+	db.SetMaxIdleConns(0) // new connections from now on
+	storetest.Finds(t, b, "read-only")
 	if err := b.Close(); err != nil {
 		t.Error(err)
 	}
