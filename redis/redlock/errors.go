@@ -12,7 +12,7 @@ import (
 
 var (
 	errOvertaken = errors.New("overtaken by a later renewal")
-	// errNeedsHandshake means that a node has refused a vote request before it could write the key.
+	// errNeedsHandshake means that a vote request was not sent, or that the node refused it before it could write the key.
 	errNeedsHandshake = errors.New("its server has just been started again")
 )
 
