@@ -72,7 +72,7 @@ func TestDoctorNoSpace(t *testing.T) {
 func TestDoctorQuotaNearlyFull(t *testing.T) {
 	storetest.Long(t, "the current release of etcd")
 	t.Parallel()
-	const quota = 8_000_000
+	const quota = 40_000_000 // the database may grow by a megabyte at once
 	s := servers.EtcdCurrent(t, "--quota-backend-bytes", strconv.Itoa(quota))
 	c := raw(t, s.Addr)
 	until(t, 12*soon, "the database is nearly full", func() bool { // how fast it grows depends on the disk
