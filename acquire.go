@@ -79,7 +79,8 @@ func (l *Locker) traced(
 		begun := time.Now()
 		ctx = l.defaults.tracer.TraceAcquireStart(ctx, e.AcquireStart)
 		defer func() {
-			e.Waited, e.Err, e.Outcome = time.Since(begun), err, outcome(op, lease, err, wait && terms.wait > 0 && terms.wait != forever)
+			limited := wait && terms.wait > 0 && terms.wait != forever
+			e.Waited, e.Err, e.Outcome = time.Since(begun), err, outcome(op, lease, err, limited)
 			if lease != nil {
 				e.Owner, e.Token = lease.Owner(), lease.Token()
 			}
@@ -244,9 +245,8 @@ func (l *Locker) requestLease(ctx context.Context, g *gate, terms *settings, wai
 	return nil, err
 }
 
-// outcome returns how the operation op with the result lease and err ended. waited means that its wait had a positive
-// limit.
-func outcome(op string, lease *Lease, err error, waited bool) Outcome {
+// outcome returns how the operation op with the result lease and err ended. limited means that its wait had a limit.
+func outcome(op string, lease *Lease, err error, limited bool) Outcome {
 	switch {
 	case err == nil && lease == nil:
 		return OutcomeError // the store has panicked
@@ -262,7 +262,7 @@ func outcome(op string, lease *Lease, err error, waited bool) Outcome {
 		return OutcomeClosed
 	case errors.Is(err, context.Canceled):
 		return OutcomeCanceled
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, ErrHeld) && waited:
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, ErrHeld) && limited:
 		return OutcomeTimeout
 	case errors.Is(err, ErrHeld):
 		return OutcomeHeld

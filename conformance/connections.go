@@ -162,8 +162,8 @@ func endedCallsLeaveNoConnection(t *trial) {
 			return
 		}
 	}
-	t.breaks(10, "%d waits, %d refused attempts, and %d abandoned calls of each kind, %d times, leave %d connections more "+
-		"than the first", n, n, n, rounds, link.Connections()-first)
+	t.breaks(10, "%d waits, %d refused attempts, and %d abandoned calls of each kind, %d times, leave %d connections "+
+		"more than the first", n, n, n, rounds, link.Connections()-first)
 }
 
 func waitingPollsSeldom(t *trial) {

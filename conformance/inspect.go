@@ -12,8 +12,8 @@ import (
 var inspectChecks = []Check{
 	{
 		Name: "InspectReturnsHolder",
-		Rule: "Backend.Inspect returns the holder's owner, token and remaining TTL, or 0, to any client; for a free key it is " +
-			"the zero Holder",
+		Rule: "Backend.Inspect returns the holder's owner, token and remaining TTL, or 0, to any client; for a free key it " +
+			"is the zero Holder",
 		run: inspectReturnsHolder,
 	},
 	{

@@ -113,7 +113,7 @@ func TestRenewalThroughProxy(t *testing.T) {
 	b, direct := throughProxy(t, s), opened(t, s.URL())
 	const ttl = 6 * time.Second // a renewal has a third of it, which outlasts a stall of the machine
 	l, batched := acquire(t, b, req("k", ttl)), acquire(t, b, req("b", ttl))
-	for end := time.Now().Add(ttl + ttl/2); time.Now().Before(end); time.Sleep(ttl / 4) {
+	for end := time.Now().Add(ttl + ttl/2); time.Now().Before(end); time.Sleep(ttl / 4) { // sleeps: the pace of renewals
 		if err := l.Renew(t.Context(), ttl); err != nil {
 			t.Fatalf("renewal: %v", err)
 		}

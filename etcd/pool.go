@@ -261,13 +261,15 @@ func (p *pool) renew(ctx context.Context, patience time.Duration, leases ...*lea
 	errs := make([]error, len(leases))
 	var ids []int64
 	var renewed []int // indexes of the leases with these ids
+	p.mu.Lock()
 	for i, l := range leases {
-		if p.state(l).ended {
+		if l.ended {
 			errs[i] = backend.ErrLost
 			continue
 		}
 		ids, renewed = append(ids, l.id), append(renewed, i)
 	}
+	p.mu.Unlock()
 	if len(ids) == 0 {
 		return errs
 	}

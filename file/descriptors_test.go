@@ -117,7 +117,7 @@ func starved(b *file.Backend) {
 		each("renew", func(l backend.Lease) error { return l.Renew(ctx, time.Minute) })
 	}
 	kept := leases[0]
-	for end := time.Now().Add(ttl / 2); time.Now().Before(end); time.Sleep(ttl / 16) {
+	for end := time.Now().Add(ttl / 2); time.Now().Before(end); time.Sleep(ttl / 16) { // sleeps: the pace of renewals
 		if err := kept.Renew(ctx, ttl); err != nil {
 			fmt.Println("renew for a short time:", err)
 		}

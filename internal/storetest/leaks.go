@@ -6,8 +6,8 @@ import (
 	"go.uber.org/goleak"
 )
 
-// VerifyTestMain is goleak.VerifyTestMain, for clients whose goroutines end some time after Close. goleak alone waits for
-// less than half a second, which a busy machine exceeds.
+// VerifyTestMain is goleak.VerifyTestMain, for clients whose goroutines end some time after Close. goleak alone waits
+// for less than half a second, which a busy machine exceeds.
 func VerifyTestMain(m goleak.TestingM, options ...goleak.Option) {
 	goleak.VerifyTestMain(patientM{m, options}, options...)
 }

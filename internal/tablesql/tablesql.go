@@ -56,8 +56,8 @@ const (
 const mysqlWait = "greatest(0, timestampdiff(MICROSECOND, now(6), sysdate(6)))"
 
 // words are the words of a template that differ between the dialects. CLOCK is the database's clock as the statement
-// evaluates an expression. NOW is simpler on MySQL: the clock as the statement began. A comparison is written ==, because
-// = assigns.
+// evaluates an expression. NOW is simpler on MySQL: the clock as the statement began. A comparison is written ==,
+// because = assigns.
 //
 // Postgres looks an unqualified function, type or operator up in the search_path, which may begin with a schema of
 // somebody else. So all of them are qualified.
