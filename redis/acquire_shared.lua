@@ -14,9 +14,10 @@ local function reserved() return call('ZREM', lock, '0:' .. owner) == 1 end
 if value then return refuse(value) end
 call('ZREMRANGEBYSCORE', lock, '-inf', now)
 if reserved() then return grant() end
-local reader = ARGV[5] == '2' and find(lock, owner)
+-- A waiter that has no place any more may be a reader by now: this request may arrive later than its repetition.
+local reader = (ARGV[5] == '2' or ARGV[5] == '1' and not call('ZSCORE', queue, member)) and find(lock, owner)
 if reader then
-  -- The reply to the first request was lost. This one must not shorten what a renewal has granted since.
+  -- The reply to an earlier request was lost. This one must not shorten what a renewal has granted since.
   if call('ZSCORE', lock, reader) - now < tonumber(ttl) then
     call('ZADD', lock, now + ttl, reader)
     follow(lock, now)

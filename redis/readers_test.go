@@ -343,7 +343,8 @@ func TestFullServerWithReaders(t *testing.T) {
 	release(t, acquire(t, b, shared(req("new", time.Minute))))
 }
 
-// A repeated request of a reader that arrives late does not shorten what a renewal has granted since.
+// A request of a reader that arrives later than its repetition does not shorten what a renewal has granted since, and
+// does not make a second reader of the owner.
 func TestLateRequestOfReader(t *testing.T) {
 	t.Parallel()
 	s := ownDatabase(t)
@@ -355,13 +356,14 @@ func TestLateRequestOfReader(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := b.naming.names("k")
-	late := acquireSharedScript.Request([]string{n.lock, n.queue, n.fence}, r.Owner, 1000, b.channel, "0",
-		unansweredBefore)
-	if answer := exchange.Send(ctx, admin, []exchange.Request{late})[0]; answer.V != fmt.Sprint(l.Token()) {
-		t.Errorf("a late acquire of a reader: %v, %v, want its token %d", answer.V, answer.Err, l.Token())
-	}
-	if h := inspect(t, b, "k"); h.TTL < 50*time.Second || h.Shared != 1 {
-		t.Errorf("after a late acquire: %+v", h)
+	for _, before := range []string{refusedBefore, unansweredBefore} {
+		late := acquireSharedScript.Request([]string{n.lock, n.queue, n.fence}, r.Owner, 1000, b.channel, "1", before)
+		if answer := exchange.Send(ctx, admin, []exchange.Request{late})[0]; answer.V != fmt.Sprint(l.Token()) {
+			t.Errorf("a late acquire of a reader: %v, %v, want its token %d", answer.V, answer.Err, l.Token())
+		}
+		if h := inspect(t, b, "k"); h.TTL < 50*time.Second || h.Shared != 1 || h.Waiters != 0 {
+			t.Errorf("after a late acquire: %+v", h)
+		}
 	}
 	release(t, l)
 }

@@ -18,7 +18,7 @@ func script(digest string, parts ...string) exchange.Script {
 var (
 	acquireScript = script("15a4e8cc099060a8b90a192515e771f3ae5f2ea9",
 		"acquire_arguments", "acquire_free", "reserve", "enqueue", "acquire", "readers", "admit", "acquire_readers")
-	acquireSharedScript = script("1e8989cb4927d37f47bef541137d6724d1835c00",
+	acquireSharedScript = script("9ae531d60f40c893c25dba2c3843c9ed0717579e",
 		"acquire_arguments", "acquire_shared_free", "reserve", "enqueue", "readers", "admit", "acquire_shared")
 	releaseScript = script("e80eb39b4f054ebd66818ce59550c8151781cbfb",
 		"release_arguments", "release_free", "reserve", "release", "readers", "admit", "release_readers")
