@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -108,6 +109,7 @@ type waiting struct {
 	took         time.Duration // set when done is closed
 	contextEnded bool          // it failed, and its own context had ended; set when done is closed
 	seen         time.Time     // when it was counted in the store's queue; guarded by trial.mu
+	uncounted    bool          // the store does not count waiters; guarded by trial.mu
 }
 
 // wait starts an Acquire that waits.
@@ -216,16 +218,21 @@ func (w *waiting) cancelAndFail(t *trial) {
 
 // failed is called if w has ended although it should have its key or still wait. A wait may end if its first request
 // gets no reply (kit.Waiter); then failed gives up the trial. If the check's own faults may have held back the reply,
-// failed gives up only if something stood still. Faults of links and processes do not affect the trial's two clients.
+// failed gives up only if something stood still, or if the store does not count waiters: then the check cannot know
+// that the reply came before the faults. Faults of links and processes do not affect the trial's two clients.
 func (w *waiting) failed(t *trial) {
 	touched := w.client != t.a && w.client != t.b
 	t.mu.Lock()
 	faulty := t.alone || len(t.faults) > 0 && touched
+	doubt := ""
+	if w.uncounted {
+		doubt = "its first request may not have had a reply before the outage"
+	}
 	t.mu.Unlock()
 	if !faulty {
 		w.unavailable(t)
-	} else if still := t.stoodStill(); still != "" && errors.Is(w.err, backend.ErrUnavailable) {
-		t.lateFor(t.ruleText(9), t.machineIsSlow(), "a waiting Acquire: %v; %s", w.err, still)
+	} else if doubt = cmp.Or(t.stoodStill(), doubt); doubt != "" && errors.Is(w.err, backend.ErrUnavailable) {
+		t.lateFor(t.ruleText(9), t.machineIsSlow(), "a waiting Acquire: %v; %s", w.err, doubt)
 	}
 }
 
@@ -288,16 +295,15 @@ func (t *trial) arrived(key string, n int) {
 	if !ok {
 		t.notInTime(t.rule, "Inspect counts %d waiters after %v, want %d", h.Waiters, soon, n)
 	}
-	if h.Waiters < 0 {
-		time.Sleep(t.h.ArrivalDelay * time.Duration(t.stretch))
-		return
-	}
 	t.mu.Lock()
-	defer t.mu.Unlock()
 	for _, w := range coming {
-		if w.seen.IsZero() {
+		if w.uncounted = h.Waiters < 0; !w.uncounted && w.seen.IsZero() {
 			w.seen = time.Now()
 		}
+	}
+	t.mu.Unlock()
+	if h.Waiters < 0 {
+		time.Sleep(t.h.ArrivalDelay * time.Duration(t.stretch))
 	}
 }
 
