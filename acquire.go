@@ -123,14 +123,15 @@ func (l *Locker) reenterOrContend(ctx context.Context, full string, terms *setti
 	defer cancel()
 	lease, err := l.contend(limited, full, terms, true)
 	// Stores compare deadlines with the clock, which may be ahead of the context's timer.
-	if err != nil && kit.Ended(limited) && !kit.Ended(ctx) && errors.Is(err, context.DeadlineExceeded) {
+	if errors.Is(err, context.DeadlineExceeded) && kit.Ended(limited) &&
+		!errors.Is(kit.ContextError(ctx, nil), context.DeadlineExceeded) {
 		return nil, waitedErr(err, terms.wait)
 	}
 	return lease, err
 }
 
 // waitedErr returns the error of a wait that ended with err because its limit has passed. The result matches no context
-// error, because the caller's context lives.
+// error, because the caller's context did not end the wait.
 func waitedErr(err error, limit time.Duration) error {
 	if busy := refusal(err); busy != nil {
 		return fmt.Errorf("%w: not granted within %v", busy, limit)

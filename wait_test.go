@@ -45,6 +45,27 @@ func TestWaitEndsByClock(t *testing.T) {
 	}
 }
 
+// A lingering store returns from Acquire a second after the end of the request's context.
+type lingering struct{ backend.Backend }
+
+func (lingering) Acquire(ctx context.Context, _ backend.Request) (backend.Lease, error) {
+	<-ctx.Done()
+	time.Sleep(time.Second) // sleeps: in fake time
+	return nil, kit.ContextError(ctx, nil)
+}
+
+// If the caller cancels its context after the limit of WithWait has passed, the error is that of the limit. It does not
+// match DeadlineExceeded, because the caller's context has no deadline.
+func TestCancelAfterTheLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := locker(t, lingering{memory.New()})
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(1500*time.Millisecond, cancel)
+		_, err := l.Acquire(ctx, "k", lock.WithWait(time.Second))
+		matches(t, "cancelled after the limit", err, lock.ErrUnavailable)
+	})
+}
+
 // A silentStore answers no Acquire. When the request's context ends, the error contains last, as the last error before.
 type silentStore struct {
 	backend.Backend
