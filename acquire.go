@@ -251,7 +251,7 @@ func outcome(op string, lease *Lease, err error, limited bool) Outcome {
 	switch {
 	case err == nil && lease == nil:
 		return OutcomeError // the store has panicked
-	case err == nil && lease.reentered:
+	case err == nil && lease != &lease.tenure.first:
 		return OutcomeReentered
 	case err == nil && op == "resume":
 		return OutcomeResumed

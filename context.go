@@ -66,7 +66,7 @@ func (l *Locker) reenter(ctx context.Context, key string, terms *settings) (*Lea
 			return nil, nil
 		}
 		t.handles++
-		return &Lease{tenure: t, reentered: true}, nil
+		return &Lease{tenure: t}, nil
 	}
 	return nil, nil
 }

@@ -139,7 +139,7 @@ type tenure struct {
 	renewal   alarm.Entry[*tenure]
 	silentAge time.Duration // age of the lease when the store stopped answering renewals; 0 if it answers
 
-	first Lease // the first handle; stored here so that an acquisition makes one allocation
+	first Lease // the first handle, not of a re-entry; stored here so that an acquisition makes one allocation
 }
 
 type phase int8
@@ -153,8 +153,7 @@ const (
 
 // A Lease is the right to a key until a deadline. Its methods are safe for concurrent use.
 type Lease struct {
-	tenure    *tenure
-	reentered bool // never changes
+	tenure *tenure
 
 	// Guarded by tenure.mu.
 	released bool
