@@ -128,15 +128,11 @@ type job struct {
 // the whole request. shortest is that time.
 func (r *renewer) popDueLocked() (due []job, shortest time.Duration) {
 	now := time.Now()
-	if r.clock.FirstDue(now) == nil {
-		return nil, 0
-	}
-	due = make([]job, 0, min(r.size, r.clock.Len()))
 	var others []*alarm.Entry[*tenure]
 	var first time.Duration // the remaining time of the first lease
 	for e := r.clock.First(); e != nil && len(due) < r.size && len(others) < r.size; e = r.clock.First() {
 		left := e.Item.lease.Deadline().Sub(now)
-		if ahead := e.At().Sub(now); ahead > 0 && (r.size == 1 || ahead > left/16) {
+		if ahead := e.At().Sub(now); ahead > 0 && (len(due) == 0 || ahead > left/16) {
 			break
 		}
 		r.clock.Remove(e)
