@@ -75,17 +75,11 @@ func Open(ctx context.Context, rawURL string, opts ...Option) (*Locker, error) {
 	fail := func(err error) (*Locker, error) {
 		return nil, &Error{Op: "open", Backend: d.Name, Err: driver.CleanError(rawURL, err)}
 	}
-	rest, prefix, err := driver.TakePrefix(rawURL)
-	if err != nil {
-		return fail(err)
-	}
-	rest, base, err := driver.TakeTokenBase(rest)
-	if err != nil {
-		return fail(err)
-	}
-	// Check the options before any request to the store.
-	s, err := newSettings(append([]Option{WithPrefix(prefix), WithTokenBase(base)}, opts...))
-	if err != nil {
+	// Check the options before any request to the store. newLocker checks them again, with the store's guarantees.
+	rest, prefix, badPrefix := driver.TakePrefix(rawURL)
+	rest, base, badBase := driver.TakeTokenBase(rest)
+	s := newSettings(append([]Option{WithPrefix(prefix), WithTokenBase(base)}, opts...))
+	if err := cmp.Or(badPrefix, badBase, s.validate(Guarantees{Shared: true})); err != nil {
 		return fail(err)
 	}
 	b, err := d.OpenURL(kit.WithLogger(ctx, s.logger), rest)
@@ -106,11 +100,7 @@ func New(b backend.Backend, opts ...Option) (*Locker, error) {
 	}
 	// The type's package is the store's name: *redis.Backend.
 	name, _, _ := strings.Cut(strings.TrimPrefix(fmt.Sprintf("%T", b), "*"), ".")
-	s, err := newSettings(opts)
-	if err != nil {
-		return nil, &Error{Op: "open", Backend: name, Err: err}
-	}
-	return newLocker(b, name, s)
+	return newLocker(b, name, newSettings(opts))
 }
 
 func newLocker(b backend.Backend, name string, s settings) (*Locker, error) {

@@ -146,7 +146,8 @@ func WithLogger(logger *slog.Logger) Option {
 	return lockerOption(func(s *settings) { s.logger = logger })
 }
 
-func newSettings(opts []Option) (settings, error) {
+// newSettings returns the settings of a Locker with opts, even if they are not valid.
+func newSettings(opts []Option) settings {
 	s := settings{ttl: DefaultTTL, wait: forever, handoff: DefaultHandoff}
 	for _, o := range opts {
 		if o != nil {
@@ -156,17 +157,10 @@ func newSettings(opts []Option) (settings, error) {
 	if s.logger == nil {
 		s.logger = slog.New(slog.DiscardHandler)
 	}
-	switch {
-	case s.owner != "":
-		return s, fmt.Errorf("%w: WithOwner is for one acquisition, not for a Locker", ErrInvalid)
-	case len(s.prefix) >= backend.MaxKeyLen:
-		return s, fmt.Errorf("%w: prefix of %d bytes leaves no room for a key", ErrInvalid, len(s.prefix))
-	case s.handoff < 0 || s.handoff > maxHandoff:
-		return s, fmt.Errorf("%w: hand-off %d is not between 0 and %d", ErrInvalid, s.handoff, maxHandoff)
-	case s.tokenBase >= backend.TokenLimit:
-		return s, fmt.Errorf("%w: token base %d is not below 2^55", ErrInvalid, s.tokenBase)
+	if s.owner != "" {
+		s.err = fmt.Errorf("%w: WithOwner is for one acquisition, not for a Locker", ErrInvalid)
 	}
-	return s, s.validate(Guarantees{Shared: true}) // newLocker validates s for the store
+	return s
 }
 
 // terms returns the settings of an acquisition with opts, even if they are not valid.
@@ -183,15 +177,19 @@ func (l *Locker) terms(opts []AcquireOption) (*settings, error) {
 	return &s, s.validate(l.guarantees)
 }
 
-// validate returns ErrInvalid if a setting is out of range or requests a longer time than a store with these guarantees
-// grants, or s requests a shared lease although leases must be exclusive, or an owner although it must be random. It
-// returns ErrUnsupported if s requests a shared lease and the store has none.
+// validate returns the error of settings that are not valid for a store with these guarantees: ErrUnsupported if they
+// request a shared lease and the store has none, otherwise ErrInvalid.
 func (s *settings) validate(g Guarantees) error {
-	if s.err != nil {
-		return s.err
-	}
 	longest := cmp.Or(g.MaxTTL, backend.MaxTTL)
 	switch {
+	case s.err != nil:
+		return s.err
+	case len(s.prefix) >= backend.MaxKeyLen:
+		return fmt.Errorf("%w: prefix of %d bytes leaves no room for a key", ErrInvalid, len(s.prefix))
+	case s.handoff < 0 || s.handoff > maxHandoff:
+		return fmt.Errorf("%w: hand-off %d is not between 0 and %d", ErrInvalid, s.handoff, maxHandoff)
+	case s.tokenBase >= backend.TokenLimit:
+		return fmt.Errorf("%w: token base %d is not below 2^55", ErrInvalid, s.tokenBase)
 	case s.maxHold < 0:
 		return fmt.Errorf("%w: max hold %v is negative", ErrInvalid, s.maxHold)
 	case s.minHold < 0 || s.minHold > longest: // Release requests the rest of the minimum hold as a TTL
