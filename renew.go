@@ -253,11 +253,8 @@ func (t *tenure) ttlToRequestLocked(ttl time.Duration) (requested time.Duration,
 		return ttl, true
 	}
 	requested = min(ttl, left).Truncate(g.Granularity)
-	if requested <= 0 || requested < g.MinTTL {
-		return 0, false
-	}
 	gained := backend.Deadline(time.Now(), requested).Sub(t.lease.Deadline())
-	return requested, gained > backend.Margin(requested)
+	return requested, requested >= max(g.MinTTL, 1) && gained > backend.Margin(requested)
 }
 
 // trace reports attempts that began at begun and ended with errs to the Tracer, if it is a RenewalTracer. An attempt
