@@ -3,7 +3,6 @@ package lock
 import (
 	"cmp"
 	"context"
-	"errors"
 	"time"
 
 	"github.com/anylock/lock/backend/kit"
@@ -40,58 +39,56 @@ func (l *Locker) enter(
 	if !wait {
 		l.mu.Unlock()
 		if busy == nil { // another goroutine of this process is requesting the key
-			busy, err = l.inspectBusy(ctx, key)
+			busy = l.inspectBusy(ctx, key)
 		}
-		return nil, nil, nil, cmp.Or(err, busy)
+		return nil, nil, nil, busy
 	}
 	w := &waiter{turn: make(chan *tenure, 1), terms: terms, busy: busy}
 	w.place = g.waiters.PushBack(w)
 	l.mu.Unlock()
-	handed, err := l.awaitTurn(ctx, g, w, busy == nil)
-	if err != nil {
-		return nil, nil, nil, l.leaveQueue(ctx, g, w, err)
+	if handed, ok := l.awaitTurn(ctx, g, w, busy == nil); ok {
+		return g, handed, w.busy, nil
 	}
-	return g, handed, w.busy, nil
+	return nil, nil, nil, l.leaveQueue(ctx, g, w)
 }
 
-// awaitTurn waits for w's turn at g. handed is a live lease, if one is handed on. If checks is set and ctx has a
-// deadline, awaitTurn checks meanwhile whether the key is busy: after half of the time until the deadline, then after
-// half of the rest, and so on.
-func (l *Locker) awaitTurn(ctx context.Context, g *gate, w *waiter, checks bool) (handed *tenure, err error) {
+// awaitTurn waits for w's turn at g. handed is a live lease, if one is handed on. ok is false if ctx or the Locker has
+// ended first. If checks is set and ctx has a deadline, awaitTurn checks meanwhile whether the key is busy: after half
+// of the time until the deadline, then after half of the rest, and so on.
+func (l *Locker) awaitTurn(ctx context.Context, g *gate, w *waiter, checks bool) (handed *tenure, ok bool) {
 	var check <-chan time.Time
-	if end, ok := ctx.Deadline(); ok && checks {
+	end, limited := ctx.Deadline()
+	if limited && checks {
 		check = time.After(time.Until(end) / 2)
 	}
 	for {
 		select {
 		case handed := <-w.turn:
-			return handed, nil
+			return handed, true
 		case <-check:
-			if left := l.checkBusy(ctx, g, w); left > time.Millisecond {
+			l.checkBusy(ctx, g, w)
+			if left := time.Until(end); left > time.Millisecond {
 				check = time.After(left / 2)
 			}
 		case <-ctx.Done():
-			return nil, ctx.Err()
+			return nil, false
 		case <-l.stopping:
-			return nil, ErrClosed
+			return nil, false
 		}
 	}
 }
 
-// leaveQueue removes w, whose wait ended with err, from the queue. It returns the error for the caller.
-func (l *Locker) leaveQueue(ctx context.Context, g *gate, w *waiter, err error) error {
+// leaveQueue removes w, whose wait ended without a turn, from the queue. It returns the error for the caller.
+func (l *Locker) leaveQueue(ctx context.Context, g *gate, w *waiter) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !errors.Is(err, ErrClosed) {
-		err = kit.ContextError(ctx, cmp.Or(w.busy, g.heldLocked()))
-	}
 	select {
 	case handed := <-w.turn: // the turn came at the same moment
 		go l.passOn(g, handed) // the caller does not wait for a release; Close of the store does
 	default:
 		g.waiters.Remove(w.place)
 	}
-	return err
+	return cmp.Or(kit.ContextError(ctx, cmp.Or(w.busy, g.heldLocked())), ErrClosed)
 }
 
 // enterPrivate returns a private gate, for one lease. Shutdown waits until the caller leaves the gate.
@@ -104,41 +101,34 @@ func (l *Locker) enterPrivate(key string, shared bool) (*gate, error) {
 	return l.newPrivateLocked(key, shared), nil
 }
 
-// inspectBusy inspects a key that another goroutine of this process is requesting. If the store answers, busy is the
-// error for a busy key: even a free key counts as busy, because the other goroutine is ahead.
-func (l *Locker) inspectBusy(ctx context.Context, key string) (busy, err error) {
+// inspectBusy inspects a key that another goroutine of this process is requesting. If the store answers, the error is
+// that of a busy key: even a free key counts as busy, because the other goroutine is ahead.
+func (l *Locker) inspectBusy(ctx context.Context, key string) error {
 	h, err := l.backend.Inspect(ctx, key)
 	switch {
 	case err != nil:
-		return nil, err
+		return err
 	case h.Held():
-		return &HeldError{Holder: l.withToken(h)}, nil
+		return &HeldError{Holder: l.withToken(h)}
 	}
-	return ErrHeld, nil
+	return ErrHeld
 }
 
-// checkBusy inspects g's key in the background, unless an inspection is under way. It returns the time until the end of
-// ctx, or 0 if w needs no further check.
-func (l *Locker) checkBusy(ctx context.Context, g *gate, w *waiter) (left time.Duration) {
+// checkBusy inspects g's key in the background, unless w needs no inspection or another one is under way.
+func (l *Locker) checkBusy(ctx context.Context, g *gate, w *waiter) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	switch {
-	case w.busy != nil:
-		return 0
-	case !g.checking:
-		g.checking = true
-		go func() { // ends with ctx, or when the store answers
-			busy, err := l.inspectBusy(ctx, g.key)
-			l.mu.Lock()
-			defer l.mu.Unlock()
-			g.checking = false
-			if err == nil {
-				g.reportLocked(busy)
-			}
-		}()
+	if w.busy != nil || g.checking {
+		return
 	}
-	end, _ := ctx.Deadline()
-	return time.Until(end)
+	g.checking = true
+	go func() { // ends with ctx, or when the store answers
+		err := l.inspectBusy(ctx, g.key)
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		g.checking = false
+		g.reportLocked(err)
+	}()
 }
 
 // passOn passes on a turn that its receiver does not use. If handed is not nil, passOn gives that lease up.

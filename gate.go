@@ -1,20 +1,19 @@
 package lock
 
 // leave ends the caller's turn at g: the next waiter may contend for the key. If nobody waits, g becomes idle. err is
-// the error of the caller's attempt, if it failed. If err reports a busy key, the waiters get that report.
+// the error of the caller's attempt, if it failed.
 func (l *Locker) leave(g *gate, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if busy := refusal(err); busy != nil {
-		g.reportLocked(busy)
-	}
+	g.reportLocked(err)
 	g.inside.Store(nil)
 	l.callNextLocked(g, nil)
 }
 
-// reportLocked records for each waiter at g that the store has reported the key as busy.
-func (g *gate) reportLocked(busy error) {
-	for e := g.waiters.Front(); e != nil; e = e.Next() {
+// reportLocked records for each waiter at g that the key is busy, if err, the error of a request, reports that.
+func (g *gate) reportLocked(err error) {
+	busy := refusal(err)
+	for e := g.waiters.Front(); e != nil && busy != nil; e = e.Next() {
 		e.Value.(*waiter).busy = busy
 	}
 }
