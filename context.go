@@ -2,6 +2,7 @@ package lock
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 )
@@ -20,11 +21,11 @@ func (l *Lease) Context(parent context.Context) context.Context {
 	t := l.tenure
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	switch {
-	case t.cause != nil && (!l.released || isLoss(l.err)):
-		c.cancel(t.lostErr())
-	case l.released:
+	switch ended := l.endErrLocked(); {
+	case errors.Is(ended, ErrReleased):
 		c.cancel(errReleased)
+	case ended != nil:
+		c.cancel(t.error("hold", ended))
 	case ctx.Err() == nil:
 		if t.derived == nil {
 			t.derived = make(map[*leaseContext]struct{})

@@ -60,20 +60,6 @@ func (l *Lease) Err() error {
 	return l.tenure.error("hold", err)
 }
 
-// endErrLocked returns ErrReleased, ErrLost or ErrClosed, or nil while the lease is exclusive.
-func (l *Lease) endErrLocked() error {
-	t := l.tenure
-	switch {
-	case !l.released && t.cause != nil, isLoss(l.err):
-		return t.locker.lossReason()
-	case l.released:
-		return ErrReleased
-	case time.Now().Before(t.lease.Deadline()):
-		return nil
-	}
-	return t.locker.lossReason()
-}
-
 // Renew extends the lease to ttl from now, and automatic renewal continues with ttl. A maximum hold limits it: if the
 // lease already lasts as long as the maximum hold allows, Renew makes no request and returns nil. ErrLost means that
 // the lease has ended, ErrReleased that its holder has released it. After any other error the outcome is unknown, and
@@ -118,8 +104,8 @@ func (l *Lease) renew(caller context.Context, ttl time.Duration) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(ended, ErrReleased), ended != nil && (!isLoss(err) || kit.IsContextError(err)):
-		return ended // the end of the lease has ended the request
+	case ended != nil:
+		return ended // even if the request has another error: the end of the lease ends the request
 	}
 	return kit.NotOurs(caller, err)
 }

@@ -50,6 +50,17 @@ func TestReleasedIsNotLost(t *testing.T) {
 		f.set(func() { f.release = func(context.Context) error { return lock.ErrLost } })
 		is(t, "Release", lease.Release(t.Context()), lock.ErrLost, lock.ErrReleased)
 		is(t, "Err", lease.Err(), lock.ErrLost, lock.ErrReleased)
+		is(t, "cause of a late context", context.Cause(lease.Context(t.Context())), lock.ErrLost, lock.ErrReleased)
+	})
+	bubble(t, func(t *testing.T, a, _ *lock.Locker) { // a lease that is lost before its Locker is closed
+		lease := acquire(t, a, "k", lock.WithoutRenewal())
+		<-lease.Lost()
+		if err := a.Close(); err != nil {
+			t.Error(err)
+		}
+		is(t, "Renew", lease.Renew(t.Context(), time.Minute), lock.ErrLost, lock.ErrClosed)
+		is(t, "cause of a late context", context.Cause(lease.Context(t.Context())), lock.ErrLost, lock.ErrClosed)
+		is(t, "Release", lease.Release(t.Context()), lock.ErrLost, lock.ErrClosed)
 	})
 	bubble(t, func(t *testing.T, a, _ *lock.Locker) { // re-entry
 		outer := acquire(t, a, "k", lock.Reentrant())

@@ -193,6 +193,18 @@ func (l *Locker) lossReason() error {
 	return ErrLost
 }
 
+// endErrLocked returns ErrReleased, ErrLost or ErrClosed, or nil while the lease is exclusive.
+func (l *Lease) endErrLocked() error {
+	t := l.tenure
+	switch {
+	case l.released && !isLoss(l.err):
+		return ErrReleased
+	case !l.released && t.cause == nil && time.Now().Before(t.lease.Deadline()):
+		return nil
+	}
+	return cmp.Or(t.cause, t.locker.lossReason())
+}
+
 // error wraps err in an Error. If err contains an Error already, that is about another lock: the cause of a context's
 // end.
 func (l *Locker) error(op, key string, err error) error {

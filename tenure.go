@@ -97,7 +97,7 @@ func (t *tenure) lose() {
 	if t.lost != nil {
 		close(t.lost)
 	}
-	err := t.lostErr()
+	err := t.error("hold", t.cause)
 	t.cancelLocked(nil, err) // under the lock: once a call has reported the loss, the lease's contexts have ended
 	t.mu.Unlock()
 	t.locker.leave(t.gate, nil)
@@ -145,9 +145,6 @@ func (t *tenure) deadline() time.Time {
 	}
 	return t.lease.Deadline()
 }
-
-// lostErr returns the cause with which the contexts of a lost tenure end.
-func (t *tenure) lostErr() error { return t.error("hold", t.cause) }
 
 // traceEnd reports to the Tracer how t has ended, if the Tracer is a LeaseTracer.
 func (t *tenure) traceEnd(ctx context.Context, held time.Duration, err error) {
