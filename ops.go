@@ -122,6 +122,9 @@ func (o Ops) Break(ctx context.Context, key, owner string) error {
 	return nil
 }
 
+// probeKey is a key to inspect only for the store's answer. It is one byte, for which every prefix leaves room.
+const probeKey = "?"
+
 // A Finding is a problem with a store that affects its locks, or something that is good to know about it.
 type Finding = backend.Finding
 
@@ -133,7 +136,7 @@ func (o Ops) Examine(ctx context.Context) ([]Finding, error) {
 	if err := l.checkOpened(); err != nil {
 		return nil, l.error("examine", "", err)
 	}
-	list, err := kit.Examine(ctx, l.backend, l.probeKey("doctor"), l.timeToDeadline(l.defaults.ttl))
+	list, err := kit.Examine(ctx, l.backend, l.defaults.prefix+probeKey, l.timeToDeadline(l.defaults.ttl))
 	return list, l.error("examine", "", err)
 }
 
@@ -143,19 +146,12 @@ func (o Ops) Ping(ctx context.Context) error {
 	l := o.l
 	err := l.checkOpened()
 	if err == nil { // NotReady comes second, because it may learn from the reply
-		_, err = l.backend.Inspect(ctx, l.probeKey("anylock-ping"))
+		_, err = l.backend.Inspect(ctx, l.defaults.prefix+probeKey)
 	}
 	if err != nil {
 		return l.error("ping", "", err)
 	}
 	return o.NotReady()
-}
-
-// probeKey returns a key to inspect only for the store's answer. If the prefix leaves too little room for name, it cuts
-// name short.
-func (l *Locker) probeKey(name string) string {
-	full := l.defaults.prefix + name
-	return full[:min(len(full), backend.MaxKeyLen)]
 }
 
 // NotReady returns an error if the store cannot grant leases yet: which part of it cannot, until when, and why. It
