@@ -2,7 +2,8 @@ package lock
 
 import (
 	"errors"
-	"strconv"
+	"fmt"
+	"unicode/utf8"
 
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/backend/kit"
@@ -68,25 +69,16 @@ type Error struct {
 func (e *Error) Error() string {
 	s := "lock: " + e.Op
 	if e.Key != "" {
-		s += " " + strconv.Quote(shortened(e.Key))
+		const most = 80 // characters of the key
+		s += fmt.Sprintf(" %.*q", most, e.Key)
+		if utf8.RuneCountInString(e.Key) > most {
+			s += "…"
+		}
 	}
 	if e.Backend != "" {
 		s += " (" + e.Backend + ")"
 	}
 	return s + ": " + kit.Printable(e.Err.Error())
-}
-
-// shortened returns key, cut between two characters if it is long.
-func shortened(key string) string {
-	const most = 80
-	cut := 0
-	for i := range key {
-		if i > most {
-			return key[:cut] + "…"
-		}
-		cut = i
-	}
-	return key
 }
 
 // Unwrap returns the cause.
