@@ -50,18 +50,15 @@ func (l *Locker) resume(ctx context.Context, full, owner string, terms *settings
 	if !ok {
 		return nil, fmt.Errorf("%w: the store cannot return a lease to another process", ErrUnsupported)
 	}
-	r := backend.Request{Key: full, Owner: owner, TTL: terms.leaseTTL(), Shared: terms.shared}
-	if err := r.ValidateFor(l.guarantees); err != nil {
-		return nil, err
-	}
 	g, err := l.enterPrivate(full, terms.shared)
 	if err != nil {
 		return nil, err
 	}
 	var t *tenure
-	lease, err := resumer.Resume(ctx, r)
+	ttl := terms.leaseTTL()
+	lease, err := resumer.Resume(ctx, backend.Request{Key: full, Owner: owner, TTL: ttl, Shared: terms.shared})
 	if err == nil {
-		t, err = l.newTenure(g, lease, owner, r.TTL)
+		t, err = l.newTenure(g, lease, owner, ttl)
 	}
 	if err == nil {
 		if lease := t.begin(terms); lease != nil {
