@@ -21,7 +21,6 @@ func (l *Locker) newTenure(g *gate, lease backend.Lease, owner string, ttl time.
 		grant: grant{locker: l, gate: g, lease: lease, owner: owner, granted: time.Now()},
 		token: number << handoffBits, ttl: ttl,
 	}
-	t.renewal.Item = t
 	t.watch()
 	return t, nil
 }
@@ -32,7 +31,6 @@ func (t *tenure) successor() *tenure {
 	if t.token != 0 { // 0: the store has none
 		next.token = t.token + 1
 	}
-	next.renewal.Item = next
 	return next
 }
 
@@ -60,7 +58,7 @@ func (t *tenure) begin(terms *settings) *Lease {
 	}
 	now := t.granted.Add(t.startAge)
 	t.minHold = terms.minHold
-	t.first.tenure = t
+	t.first.tenure, t.renewal.Item = t, t
 	t.gate.inside.Store(t) // before the tenure is held, because its loss may let the next goroutine in at once
 	t.mu.Lock()
 	left := t.lease.Deadline().Sub(now)
