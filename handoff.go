@@ -76,25 +76,21 @@ func (t *tenure) handOn() bool {
 	return true
 }
 
-// ttlFor returns the TTL of a lease whose deadline is at least d away. The deadline matters because some stores free
-// the key then, a margin before the end of the TTL. If the store grants no such TTL, ttlFor returns the longest that
-// it grants.
-func (l *Locker) ttlFor(d time.Duration) time.Duration {
-	d += backend.Margin(0)
-	return min(d+d/99+1, cmp.Or(l.guarantees.MaxTTL, backend.MaxTTL))
-}
-
 // keepForMinHold keeps the key taken for at least d more, and lets the next local waiter queue at the store.
 func (t *tenure) keepForMinHold(ctx context.Context, d time.Duration) error {
 	l := t.locker
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), handoffTime)
 	defer cancel()
 	l.renewals.remove(t)
+	// The deadline must be at least d away, because some stores free the key then, a margin before the end of the TTL. If
+	// the store grants no such TTL, request the longest that it grants.
+	ttl := d + backend.Margin(0)
+	ttl = min(ttl+ttl/99+1, cmp.Or(l.guarantees.MaxTTL, backend.MaxTTL))
 	var err error
 	kept := false
 	for again := true; again; {
 		overlaps := t.renewals.Load() > 0 // a renewal to another TTL may reach the store after this request
-		err = t.lease.Renew(ctx, l.ttlFor(d))
+		err = t.lease.Renew(ctx, ttl)
 		kept = kept || err == nil
 		again = (err == nil && overlaps || isUnknown(err)) && kit.Sleep(ctx, keepPause) == nil
 	}
