@@ -68,9 +68,9 @@ func (l *Locker) stopLocked() {
 	l.drainLocked()
 }
 
-// drainLocked closes drained if the Locker is stopping and nobody holds or requests a key.
+// drainLocked closes drained if the Locker is closed, or is stopping and nobody holds or requests a key.
 func (l *Locker) drainLocked() {
-	if isClosed(l.stopping) && l.active == 0 && !isClosed(l.drained) {
+	if (isClosed(l.closed) || isClosed(l.stopping) && l.active == 0) && !isClosed(l.drained) {
 		close(l.drained)
 	}
 }

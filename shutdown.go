@@ -25,16 +25,14 @@ func (l *Locker) Shutdown(ctx context.Context) error {
 	var left error
 	select {
 	case <-l.drained:
-	case <-l.closed:
 	case <-ctx.Done():
 		l.mu.Lock()
-		n, closed := l.active, isClosed(l.closed)
-		l.mu.Unlock()
-		if n > 0 && !closed { // otherwise the last release or Close came first
-			left = l.error("shutdown", "", fmt.Errorf("%w: %d keys were still held", kit.ContextError(ctx, nil), n))
+		if !isClosed(l.drained) { // otherwise the last release or Close came first
+			left = fmt.Errorf("%w: %d keys were still held", kit.ContextError(ctx, nil), l.active)
 		}
+		l.mu.Unlock()
 	}
-	return errors.Join(left, l.Close())
+	return errors.Join(l.error("shutdown", "", left), l.Close())
 }
 
 // Close ends waiting Acquires with ErrClosed, stops renewal, and closes the store. Release leases first. A lease that

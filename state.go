@@ -46,7 +46,7 @@ type Locker struct {
 	stopping <-chan struct{} // by Shutdown or Close, with stop: nothing new is granted
 	stop     func()
 	onStop   func(f func()) (cancel func() bool) // calls f on a goroutine of its own once stopping is closed
-	drained  chan struct{}                       // after that, once active is 0
+	drained  chan struct{}                       // once stopping is closed and active is 0, or by Close
 	closed   chan struct{}                       // by Close
 }
 
