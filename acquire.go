@@ -29,13 +29,13 @@ import (
 //   - Any other error comes from the store or the network. Anything that the request may have left there is cleaned up
 //     in the background, or ends with the TTL.
 func (l *Locker) Acquire(ctx context.Context, key string, opts ...AcquireOption) (*Lease, error) {
-	return l.acquire(ctx, key, opts, true)
+	return l.traced(ctx, "acquire", key, opts, true, l.acquire)
 }
 
 // TryAcquire is like Acquire but does not wait. If the key is busy, the error is ErrHeld, with a *HeldError that names
 // the holder if the store knows it.
 func (l *Locker) TryAcquire(ctx context.Context, key string, opts ...AcquireOption) (*Lease, error) {
-	return l.acquire(ctx, key, opts, false)
+	return l.traced(ctx, "acquire", key, opts, false, l.acquire)
 }
 
 // Do holds key while f runs. f's context is a child of ctx that also ends when the lock is lost, and f should then stop
@@ -56,20 +56,11 @@ func (l *Locker) Do(
 	return f(lease.Context(ctx), lease)
 }
 
-// acquire implements Acquire, or TryAcquire if wait is false. Its error never matches ErrLost.
-func (l *Locker) acquire(ctx context.Context, key string, opts []AcquireOption, wait bool) (*Lease, error) {
-	return l.traced(ctx, "acquire", key, opts, wait,
-		func(ctx context.Context, full string, terms *settings) (*Lease, error) {
-			lease, err := l.reenterOrContend(ctx, full, terms, wait)
-			return lease, neverLost(ctx, err)
-		})
-}
-
 // traced checks the key and the options of the operation op, and returns the result of acquire, which implements it. It
 // names the operation and the key in the error, and reports the start and the end to the Tracer.
 func (l *Locker) traced(
 	ctx context.Context, op, key string, opts []AcquireOption, wait bool,
-	acquire func(ctx context.Context, full string, terms *settings) (*Lease, error),
+	acquire func(ctx context.Context, full string, terms *settings, wait bool) (*Lease, error),
 ) (lease *Lease, err error) {
 	full, invalidKey := l.fullKey(key)
 	terms, invalidOption := l.terms(opts)
@@ -89,7 +80,7 @@ func (l *Locker) traced(
 	}
 	err = cmp.Or(invalidKey, invalidOption)
 	if err == nil {
-		lease, err = acquire(ctx, full, terms)
+		lease, err = acquire(ctx, full, terms, wait)
 	}
 	if err != nil {
 		return nil, l.error(op, full, err)
@@ -97,18 +88,8 @@ func (l *Locker) traced(
 	return lease, nil
 }
 
-// neverLost returns the error of an acquisition that failed with err. A store reports a grant that arrived too late as
-// ErrLost, but the caller had no lease to lose: the result matches ErrUnavailable instead, or the error of ctx if ctx
-// has ended.
-func neverLost(ctx context.Context, err error) error {
-	if !errors.Is(err, ErrLost) {
-		return err
-	}
-	return cmp.Or(kit.ContextError(ctx, refusal(err)), fmt.Errorf("%w: %v", ErrUnavailable, err))
-}
-
-// reenterOrContend acquires the key by re-entry, or contends for it.
-func (l *Locker) reenterOrContend(ctx context.Context, full string, terms *settings, wait bool) (*Lease, error) {
+// acquire implements Acquire, or TryAcquire if wait is false: it acquires the key by re-entry, or contends for it.
+func (l *Locker) acquire(ctx context.Context, full string, terms *settings, wait bool) (*Lease, error) {
 	if err := kit.ContextError(ctx, nil); err != nil {
 		return nil, err
 	}
@@ -146,7 +127,7 @@ func waitedErr(err error, limit time.Duration) error {
 	return fmt.Errorf("%w: the store has not answered within %v", ErrUnavailable, limit)
 }
 
-// contend passes the key's gate, then gets the lease by hand-off or from the store.
+// contend passes the key's gate, then gets the lease by hand-off or from the store. Its error never matches ErrLost.
 func (l *Locker) contend(ctx context.Context, full string, terms *settings, wait bool) (*Lease, error) {
 	g, handed, busy, err := l.enter(ctx, full, terms, wait)
 	if err != nil {
@@ -184,7 +165,10 @@ func (l *Locker) contend(ctx context.Context, full string, terms *settings, wait
 		}
 		if !wait || !errors.Is(err, ErrLost) || attempt == most || terms.owner != "" {
 			l.leave(g, err)
-			if busy != nil && kit.IsContextError(err) && !errors.Is(err, ErrHeld) {
+			switch {
+			case errors.Is(err, ErrLost): // the caller had no lease to lose
+				err = cmp.Or(kit.ContextError(ctx, refusal(err)), fmt.Errorf("%w: %v", ErrUnavailable, err))
+			case busy != nil && kit.IsContextError(err) && !errors.Is(err, ErrHeld):
 				err = cmp.Or(kit.ContextError(ctx, busy), err)
 			}
 			return nil, err

@@ -40,7 +40,7 @@ func RandomOwner() AcquireOption {
 // either ends it for both. So may the Release of a process that lost the lease while a renewal was under way.
 func (l *Locker) Resume(ctx context.Context, key, owner string, opts ...AcquireOption) (*Lease, error) {
 	return l.traced(ctx, "resume", key, opts, false,
-		func(ctx context.Context, full string, terms *settings) (*Lease, error) {
+		func(ctx context.Context, full string, terms *settings, _ bool) (*Lease, error) {
 			return l.resume(ctx, full, owner, terms)
 		})
 }
