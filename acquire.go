@@ -221,11 +221,8 @@ func (l *Locker) requestLease(ctx context.Context, g *gate, terms *settings, wai
 		return t, err
 	}
 	if held, ok := errors.AsType[*HeldError](err); ok {
-		held = &HeldError{Holder: l.withToken(held.Holder)}
-		if kit.IsContextError(err) {
-			return nil, cmp.Or(kit.ContextError(ctx, held), err)
-		}
-		return nil, held
+		err = &HeldError{Holder: l.withToken(held.Holder)}
+		err = cmp.Or(kit.ContextError(ctx, err), err)
 	}
 	return nil, err
 }
