@@ -148,10 +148,7 @@ func (o Ops) Ping(ctx context.Context) error {
 	if err == nil { // NotReady comes second, because it may learn from the reply
 		_, err = l.backend.Inspect(ctx, l.defaults.prefix+probeKey)
 	}
-	if err != nil {
-		return l.error("ping", "", err)
-	}
-	return o.NotReady()
+	return cmp.Or(l.error("ping", "", err), o.NotReady())
 }
 
 // NotReady returns an error if the store cannot grant leases yet: which part of it cannot, until when, and why. It
