@@ -98,7 +98,8 @@ func (l *Locker) enterPrivate(key string, shared bool) (*gate, error) {
 	if isClosed(l.stopping) {
 		return nil, ErrClosed
 	}
-	return l.newPrivateLocked(key, shared), nil
+	l.active++
+	return &gate{key: key, shared: shared, private: true}, nil
 }
 
 // inspectBusy inspects a key that another goroutine of this process is requesting. If the store answers, the error is

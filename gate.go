@@ -24,15 +24,9 @@ func (g *gate) reportLocked(err error) {
 func (l *Locker) moveToPrivate(g *gate) *gate {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	alone := l.newPrivateLocked(g.key, g.shared)
+	l.active++ // before the caller leaves g, so that Shutdown waits
 	l.callNextLocked(g, nil)
-	return alone
-}
-
-// newPrivateLocked returns a private gate, for one lease.
-func (l *Locker) newPrivateLocked(key string, shared bool) *gate {
-	l.active++
-	return &gate{key: key, shared: shared, private: true}
+	return &gate{key: g.key, private: true}
 }
 
 // callNextLocked gives the next waiter its turn, with the lease handed if that is not nil. If nobody waits, g becomes
