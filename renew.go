@@ -23,13 +23,18 @@ const (
 )
 
 func newRenewer(l *Locker) *renewer {
-	r := &renewer{locker: l, size: 1, most: soloWorkers}
+	r := &renewer{locker: l, request: renewOne, size: 1, most: soloWorkers}
 	if b, ok := l.backend.(backend.BatchRenewer); ok {
-		r.batch, r.size, r.most = b, batchSize, batchWorkers
+		r.request, r.size, r.most = b.RenewBatch, batchSize, batchWorkers
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	r.clock, r.cancel = alarm.New[*tenure](func() { r.fire(ctx) }), cancel
 	return r
+}
+
+// renewOne implements backend.BatchRenewer.RenewBatch for a single lease of any store.
+func renewOne(ctx context.Context, renewals []backend.Renewal) []error {
+	return []error{renewals[0].Lease.Renew(ctx, renewals[0].TTL)}
 }
 
 func (r *renewer) close() {
@@ -173,14 +178,9 @@ func (r *renewer) renew(closing context.Context, due []job, shortest time.Durati
 	}
 	ctx, cancel := context.WithTimeout(closing, attemptTime(shortest))
 	begun := time.Now()
-	var errs []error
-	if r.batch != nil {
-		errs = r.batch.RenewBatch(ctx, renewals)
-		for len(errs) < len(renewals) { // a third-party store may break the contract
-			errs = append(errs, fmt.Errorf("%w: no result for this lease", ErrUnavailable))
-		}
-	} else {
-		errs = []error{renewals[0].Lease.Renew(ctx, renewals[0].TTL)}
+	errs := r.request(ctx, renewals)
+	for len(errs) < len(renewals) { // a third-party store may break the contract
+		errs = append(errs, fmt.Errorf("%w: no result for this lease", ErrUnavailable))
 	}
 	cancel()
 	now := time.Now()

@@ -172,10 +172,10 @@ type leaseContext struct {
 // way.
 type renewer struct {
 	locker  *Locker
-	batch   backend.BatchRenewer // nil if the store has none
-	size    int                  // maximum number of leases per request
-	most    int                  // maximum number of workers
-	cancel  context.CancelFunc   // ends the requests under way
+	request func(context.Context, []backend.Renewal) []error // renews up to size leases
+	size    int
+	most    int                // maximum number of workers
+	cancel  context.CancelFunc // ends the requests under way
 	workers sync.WaitGroup
 
 	mu      sync.Mutex
