@@ -64,7 +64,7 @@ func (l *Locker) stopLocked() {
 
 // drainLocked closes drained if the Locker is closed, or is stopping and nobody holds or requests a key.
 func (l *Locker) drainLocked() {
-	if (isClosed(l.closed) || isClosed(l.stopping) && l.active == 0) && !isClosed(l.drained) {
+	if (l.closed.Load() || isClosed(l.stopping) && l.active == 0) && !isClosed(l.drained) {
 		close(l.drained)
 	}
 }

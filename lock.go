@@ -106,7 +106,7 @@ func New(b backend.Backend, opts ...Option) (*Locker, error) {
 func newLocker(b backend.Backend, name string, s settings) (*Locker, error) {
 	l := &Locker{
 		backend: b, name: name, guarantees: b.Guarantees(), defaults: s,
-		gates: make(map[string]*gate), closed: make(chan struct{}), drained: make(chan struct{}),
+		gates: make(map[string]*gate), drained: make(chan struct{}),
 	}
 	stopping, stop := context.WithCancel(context.Background())
 	l.stopping, l.stop = stopping.Done(), stop

@@ -86,7 +86,7 @@ func jitter(d time.Duration) time.Duration { return rand.N(max(d, 1)) }
 
 // scheduleLocked schedules the renewal of t at the given time, unless it is already scheduled earlier.
 func (r *renewer) scheduleLocked(t *tenure, at time.Time) {
-	if !t.renewed.Load() || isClosed(r.locker.closed) || t.renewal.Set() && !at.Before(t.renewal.At()) {
+	if !t.renewed.Load() || r.locker.closed.Load() || t.renewal.Set() && !at.Before(t.renewal.At()) {
 		return
 	}
 	r.clock.Set(&t.renewal, at)
@@ -225,7 +225,7 @@ func (r *renewer) rescheduleAll(jobs []job, errs []error, begun, now time.Time) 
 // causeLocked returns err, the error of an attempt to renew t. If err only means that the attempt has timed out,
 // causeLocked returns ErrUnavailable instead: the store does not answer.
 func (r *renewer) causeLocked(t *tenure, err error, begun, now time.Time) error {
-	if !kit.IsContextError(err) || isClosed(r.locker.closed) {
+	if !kit.IsContextError(err) || r.locker.closed.Load() {
 		t.silentAge = 0
 		return err
 	}

@@ -23,7 +23,7 @@ func (batchStore) RenewBatch(context.Context, []backend.Renewal) []error { retur
 // The remaining times of the leases in one request differ by at most a factor of four from that of the first, even if
 // each is close to the next. Otherwise the time limit of the shortest would end the request for the longest.
 func TestOneRequestForSimilarLeases(t *testing.T) {
-	l := &Locker{backend: batchStore{}, closed: make(chan struct{})}
+	l := &Locker{backend: batchStore{}}
 	r := newRenewer(l)
 	now := time.Now()
 	for i, seconds := range []int{2000, 670, 200, 67, 20} {

@@ -43,11 +43,10 @@ func (l *Locker) Close() error {
 		return l.error("close", "", err)
 	}
 	l.mu.Lock()
-	if isClosed(l.closed) {
+	if l.closed.Swap(true) {
 		l.mu.Unlock()
 		return nil
 	}
-	close(l.closed)
 	l.stopLocked()
 	l.mu.Unlock()
 	l.renewals.close()

@@ -42,12 +42,12 @@ type Locker struct {
 	idle   *gate // the gate that was left last, empty: its key is often requested again at once
 	active int   // number of keys that are held or requested; a key with shared leases counts once for each lease
 
-	// Ended or closed under mu.
-	stopping <-chan struct{} // by Shutdown or Close, with stop: nothing new is granted
+	// Closed or set under mu.
+	stopping <-chan struct{} // closed by stop, in Shutdown or Close: nothing new is granted
 	stop     func()
 	onStop   func(f func()) (cancel func() bool) // calls f on a goroutine of its own once stopping is closed
-	drained  chan struct{}                       // once stopping is closed and active is 0, or by Close
-	closed   chan struct{}                       // by Close
+	drained  chan struct{}                       // closed once stopping is closed and active is 0, or by Close
+	closed   atomic.Bool                         // set by Close
 }
 
 type settings struct {
@@ -187,7 +187,7 @@ type renewer struct {
 
 // lossReason returns why a lease has ended without a release: ErrClosed or ErrLost.
 func (l *Locker) lossReason() error {
-	if isClosed(l.closed) {
+	if l.closed.Load() {
 		return ErrClosed
 	}
 	return ErrLost
