@@ -15,14 +15,14 @@ import (
 // Acquire has returned, the end of ctx does not affect the lease, which renews itself until the caller calls Release.
 // To stop work when the lease is lost, derive the work's context with Lease.Context.
 //
-// If the store cannot be reached at first, Acquire fails at once. Once it is waiting, it survives an outage for some
-// time. The error never matches ErrLost. It is one of these:
+// If the store cannot be reached at first, Acquire fails at once. Once the store has reported that the key is busy,
+// Acquire survives an outage of at least five seconds. The error never matches ErrLost. It is one of these:
 //
 //   - ErrDeadlock: ctx carries a lease of this Locker on key, and Reentrant is missing or the lease has the other mode
 //     (see Shared).
 //   - ErrHeld: the limit of WithWait has passed, and the key was busy.
 //   - ErrUnavailable: the store could not be reached, or has not answered within the limit of WithWait, or its grants
-//     arrived only after their TTL.
+//     arrived so late that the leases had already ended.
 //   - The context's error: ctx has ended. Nothing is left behind. The error also matches ErrHeld if the key was busy,
 //     unless ctx was cancelled before its deadline while another goroutine of the process was requesting the key.
 //   - ErrInvalid, ErrUnsupported or ErrClosed: nothing was granted.

@@ -10,9 +10,10 @@ import (
 // errReleased is the cause of a context that ended by Release.
 var errReleased = fmt.Errorf("lock: %w: %w", ErrReleased, context.Canceled)
 
-// Context returns a child of parent that also ends when the lease is lost (the cause matches ErrLost) or released. The
-// child carries the lease: acquiring the key again under it is re-entry. parent need not be the context of Acquire.
-// Each call derives another context; the lease keeps it until the context has ended.
+// Context returns a child of parent that also ends when the lease is lost (context.Cause then matches ErrLost) or
+// released (ErrReleased). The child carries the lease: whoever acquires the key again with this context, or a child of
+// it, re-enters the lease, see Reentrant. parent need not be the context of Acquire. Each call derives another context,
+// to which the lease refers until the context has ended.
 func (l *Lease) Context(parent context.Context) context.Context {
 	outer, _ := parent.Value(carrierKey{}).(*leaseContext)
 	c := &leaseContext{lease: l, outer: outer}

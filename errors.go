@@ -54,8 +54,8 @@ func isLoss(err error) bool { return errors.Is(err, ErrLost) || errors.Is(err, E
 // A Holder describes who holds a key.
 type Holder = backend.Holder
 
-// An Error names the operation that failed, the store and the key. Errors that match no sentinel and no context error
-// come from the store or the network.
+// An Error names the operation that failed, the store and the key. An Error that matches no error of this package and
+// no context error comes from the store or the network.
 type Error struct {
 	// "open", "acquire", "resume", "renew", "release", "inspect", "list", "break", "examine", "ping", "hold", "shutdown",
 	// "close"

@@ -23,12 +23,12 @@ func (l *Lease) Owner() string { return l.tenure.owner }
 func (l *Lease) Shared() bool { return l.tenure.gate.shared }
 
 // Token returns the fencing token. It is higher than the token of every earlier holder of the key, within the scope
-// that Guarantees.Fencing names, and below 2^63. It is the store's number times 256, plus the number of hand-offs of
-// the lease inside the process. If the store has no tokens, it is 0.
+// that Guarantees.Fencing names, and below 2^63. It is the store's fencing number for the grant, times 256, plus the
+// number of hand-offs of the lease inside the process (see WithHandoff). If the store has no tokens, it is 0.
 func (l *Lease) Token() uint64 { return l.tenure.token }
 
-// Deadline returns the time until which the lease is exclusive, unless it is lost before. Renewal moves it; the loss
-// does not, so check Err too.
+// Deadline returns the time until which the lease is valid, unless it is lost before. Renewal moves the deadline; a
+// loss does not, so check Err too.
 func (l *Lease) Deadline() time.Time { return l.tenure.deadline() }
 
 // Lost returns a channel that is closed when the lease ends without being released, at its deadline at the latest. It
@@ -47,9 +47,9 @@ func (l *Lease) Lost() <-chan struct{} {
 	return t.lost
 }
 
-// Err returns nil while the lease is exclusive. It checks the clock at the time of the call, so it is right even after
-// a long pause. Later it returns ErrReleased if the holder has released the lease, or ErrLost if the lease ended before
-// that.
+// Err returns nil while the lease is valid. It checks the clock at the time of the call, so it is right even after a
+// long pause of the process. Later it returns ErrReleased if the holder has released the lease, or ErrLost if the lease
+// ended before that.
 func (l *Lease) Err() error {
 	l.tenure.mu.Lock()
 	defer l.tenure.mu.Unlock()
@@ -60,11 +60,11 @@ func (l *Lease) Err() error {
 	return l.tenure.error("hold", err)
 }
 
-// Renew extends the lease to ttl from now, and automatic renewal continues with ttl. A maximum hold limits it: if the
-// lease already lasts as long as the maximum hold allows, Renew makes no request and returns nil. ErrLost means that
-// the lease has ended, ErrReleased that its holder has released it. After any other error the outcome is unknown, and
-// the earlier of the old and the new deadline applies. If the store does not reply, Renew returns early enough for
-// automatic renewal to try.
+// Renew makes the lease last for ttl from now, even if it lasted longer before, and automatic renewal continues with
+// ttl. If the lease already lasts until the end of its maximum hold (see WithMaxHold), Renew makes no request and
+// returns nil. ErrLost means that the lease has ended, ErrReleased that its holder has released it. After any other
+// error the outcome is unknown, and the earlier of the old and the new deadline applies. If the store does not reply,
+// Renew returns early enough for automatic renewal to make another attempt.
 func (l *Lease) Renew(ctx context.Context, ttl time.Duration) error {
 	return l.tenure.error("renew", l.renew(ctx, ttl))
 }
@@ -113,11 +113,12 @@ func (l *Lease) renew(caller context.Context, ttl time.Duration) error {
 // errNoAnswer is the cause if Renew times out early, to leave time for automatic renewal to try.
 var errNoAnswer = errors.New("no answer within a third of what is left of the lease")
 
-// Release hands the lease to the next goroutine that waits for the key, or releases it at the store. It works even if
-// ctx has ended, and its time is bounded. nil means that the lease is released; a second call also returns nil. ErrLost
-// means that the lease had already ended, so that others may have held the key meanwhile. ErrClosed means that the
-// Locker was closed before. After any other error the outcome is unknown. In both cases the key is free when its TTL
-// has run out, at the latest. With Reentrant, only the last Release of a key releases the lease.
+// Release hands the lease to the next goroutine of this Locker that waits for the key, or releases it at the store. It
+// works even if ctx has ended, and its time is bounded. nil means that the lease is released; a second call also
+// returns nil. ErrLost means that the lease had already ended, so that others may have held the key meanwhile.
+// ErrClosed means that the Locker was closed before. After any other error the outcome is unknown: a second call
+// repeats the request. After an error, the key is free when the TTL has run out, at the latest. With Reentrant, only
+// the last Release of a key releases the lease.
 func (l *Lease) Release(ctx context.Context) error {
 	return l.tenure.error("release", l.release(ctx))
 }

@@ -1,8 +1,8 @@
-// Package lock is one lock API for many stores. A lock is an exclusive lease, or a shared one ([Shared]). It expires if
-// its holder dies, renews itself while it is held, and notifies its holder when it is lost. Only its owner can release
-// it. It carries a fencing token.
+// Package lock is one lock API for many stores. A lock is an exclusive lease on a key, or a shared one ([Shared]). It
+// expires if its holder dies, renews itself while it is held, and notifies its holder when it is lost. Only its owner
+// can release it. It has a fencing token, a number that increases with each holder of the key.
 //
-// Import the store that you use for its side effect, as with database/sql, and open it by URL:
+// Import the package of your store for its side effect, as with database/sql, and open the store by URL:
 //
 //	import (
 //		"github.com/anylock/lock"
@@ -16,8 +16,9 @@
 //
 // # What a lease guarantees
 //
-// Until its deadline, a lease is exclusive as far as the store promises: see [Guarantees]. When the lease ends,
-// [Lease.Context] ends and [Lease.Lost] closes, at the deadline at the latest, whatever the network does.
+// Until its deadline, a lease is valid: nobody else holds the key, apart from other readers if the lease is shared.
+// That is as reliable as the store: see [Guarantees]. When the lease is lost, [Lease.Context] ends and [Lease.Lost]
+// closes, at the deadline at the latest, whatever the network does.
 //
 // No lease is safe if its holder pauses for too long: between the holder's last check and its write, the lease may
 // expire and somebody else may get the key. To close this gap, let the resource refuse a [Lease.Token] lower than one

@@ -128,9 +128,8 @@ const probeKey = "?"
 // A Finding is a problem with a store that affects its locks, or something that is good to know about it.
 type Finding = backend.Finding
 
-// Examine returns what is wrong with the store for locks with the Locker's TTL, and what is good to know, the worst
-// first. It is for people and tools, for example before a deploy. It changes nothing beyond what opening the store has
-// changed.
+// Examine returns the problems of the store that affect locks with the Locker's TTL, and what is good to know about the
+// store, the worst first. It is for people and tools, for example before a deploy. It changes nothing at the store.
 func (o Ops) Examine(ctx context.Context) ([]Finding, error) {
 	l := o.l
 	if err := l.checkOpened(); err != nil {
@@ -151,8 +150,8 @@ func (o Ops) Ping(ctx context.Context) error {
 	return cmp.Or(l.error("ping", "", err), o.NotReady())
 }
 
-// NotReady returns an error if the store cannot grant leases yet: which part of it cannot, until when, and why. It
-// returns nil if the store can grant leases, or does not know. It makes no request.
+// NotReady returns an error if the store cannot grant leases yet. The error names the part of the store that cannot,
+// until when, and why. nil means that the store can grant leases, or does not know. NotReady makes no request.
 func (o Ops) NotReady() error {
 	return o.l.error("acquire", "", o.l.notReady())
 }

@@ -12,7 +12,7 @@ import (
 // DefaultTTL is the TTL of a lease if WithTTL is not used.
 const DefaultTTL = 30 * time.Second
 
-// DefaultHandoff is how often a live lease is handed on inside the process if WithHandoff is not used.
+// DefaultHandoff is how often in a row a lease is handed on inside the process if WithHandoff is not used.
 const DefaultHandoff = 16
 
 // An Option configures a Locker. A nil Option has no effect.
@@ -53,10 +53,11 @@ func WithMaxHold(d time.Duration) AcquireOption {
 	return acquireOption(func(s *settings) { s.maxHold = d })
 }
 
-// WithMinHold keeps the key taken for at least d after the grant, even if it is released sooner, so that a job that is
-// shorter than the difference between two hosts' clocks does not run twice. Release requests that the store keep the
-// key for the rest of d and about 1 % more, because clocks differ in speed, and tries for up to a second. If the store
-// does not answer, the key stays taken for the rest of the lease.
+// WithMinHold keeps the key taken for at least d after the grant, even if it is released sooner. Otherwise a short job
+// that two hosts start by their clocks could run twice: it may end on one host before the clock of the other reaches
+// the same time. Release requests that the store keep the key for the rest of d and about 1 % more, because clocks
+// differ in speed, and tries for up to a second. If the store does not answer, the key stays taken for the rest of the
+// lease.
 //
 // A d longer than Guarantees.MaxTTL is ErrInvalid. If the process ends before d has passed, some stores free the key
 // then: those that end leases with their client's connection (Postgres), or with its session after about
@@ -102,9 +103,9 @@ func Exclusive() AcquireOption {
 	return acquireOption(func(s *settings) { s.exclusive = true })
 }
 
-// WithHandoff sets how often in a row, 255 at most, a live lease is handed to the next waiting goroutine of this Locker
-// before other processes get their turn. 0 disables hand-off. For any n, a lease is handed on no later than a second
-// after the store granted it.
+// WithHandoff sets how often in a row, 255 at most, a lease passes at its release to the next goroutine of this Locker
+// that waits for the key, usually without a request to the store. After n such hand-offs, or a second after the store
+// granted the lease, the store decides who is next, so that other processes get their turn. 0 disables hand-off.
 func WithHandoff(n int) Option {
 	return lockerOption(func(s *settings) { s.handoff = n })
 }
@@ -124,10 +125,10 @@ func WithOwnerLabel(label string) Option {
 	})
 }
 
-// WithTokenBase adds n to every number of the store. After a switch to another store, tokens then continue above those
-// of the old store: see docs/switching.md. If a sum is not below 2^55, the lease is released and the error is
-// ErrUnsupported. n counts in the store's numbers; Lease.Token is 256 times as large. A store without tokens still has
-// none.
+// WithTokenBase adds n to the store's fencing number of every lease. After a switch to another store, tokens then
+// continue above those of the old store: see docs/switching.md. If a sum is not below 2^55, the lease is released and
+// the error is ErrUnsupported. Lease.Token is 256 times the sum, so n adds 256*n to it. A store without tokens still
+// has none.
 func WithTokenBase(n uint64) Option {
 	return lockerOption(func(s *settings) { s.tokenBase = n })
 }

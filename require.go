@@ -35,7 +35,7 @@ const (
 // A Need lists what a store must promise. The zero value of a field requires nothing. A Need has a text form for Config
 // and the command, a list like "fifo,reach=network,max-late=500ms".
 type Need struct {
-	FIFO         bool // grants follow the order of arrival: "fifo"
+	FIFO         bool // waiters get the key in the order of their arrival: "fifo"
 	Push         bool // waiters are notified and do not poll: "push"
 	Linearizable bool // owners exclude each other no matter what fails in the store: "linearizable"
 	NoEarlyLoss  bool // the store never drops a live lease: "no-early-loss"
@@ -47,7 +47,7 @@ type Need struct {
 	MaxLate     time.Duration // a dead holder's key is free no later than this after the TTL: "max-late=500ms"
 	MinTTL      time.Duration // the store grants TTLs this short; it may round up to its Granularity: "min-ttl=1s"
 	MaxTTL      time.Duration // the store grants TTLs this long: "max-ttl=1h"
-	MaxSilence  time.Duration // a lease of at least this TTL survives a disconnection of this length: "max-silence=1m"
+	MaxSilence  time.Duration // a lease with a TTL this long survives a disconnection this long: "max-silence=1m"
 	MaxLeases   int           // one Locker can hold this many leases at once: "max-leases=100"
 }
 

@@ -28,16 +28,17 @@ func RandomOwner() AcquireOption {
 	return acquireOption(func(s *settings) { s.randomOwner = true })
 }
 
-// Resume returns a Lease for what the store still keeps for owner on key, and extends it to the TTL of the options. It
-// is for a lease that another process hands over, or that this process held before a restart. The lease must have been
-// acquired with WithOwner, or by a Locker with WithHandoff(0): otherwise its token may be lower than the last holder's,
-// by up to 255.
+// Resume returns the lease that owner still has on key at the store, and makes it last for the TTL of the options from
+// now. Use it for a lease that another process hands over, or that this process held before a restart. The lease must
+// have been acquired with WithOwner, or by a Locker with WithHandoff(0): otherwise its token may be lower than the last
+// holder's, by up to 255.
 //
 // ErrLost means that owner does not hold the key, or not in this mode: resume a shared lease with Shared.
 // ErrUnsupported means that the store cannot return a lease to another process. After any other error the lease is
 // unchanged or has been extended. A resumed lease renews itself until Release, like a lease from Acquire. ctx bounds
 // only the request. If two processes use the lease at the same time, neither excludes the other, and a Release by
-// either ends it for both. So may the Release of a process that lost the lease while a renewal was under way.
+// either ends it for both. A process that lost the lease while one of its renewals was under way may also end it for
+// the other process, by a late Release.
 func (l *Locker) Resume(ctx context.Context, key, owner string, opts ...AcquireOption) (*Lease, error) {
 	return l.traced(ctx, "resume", key, opts, false,
 		func(ctx context.Context, full string, terms *settings, _ bool) (*Lease, error) {

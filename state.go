@@ -193,7 +193,7 @@ func (l *Locker) lossReason() error {
 	return ErrLost
 }
 
-// endErrLocked returns ErrReleased, ErrLost or ErrClosed, or nil while the lease is exclusive.
+// endErrLocked returns ErrReleased, ErrLost or ErrClosed, or nil while the lease is valid.
 func (l *Lease) endErrLocked() error {
 	t := l.tenure
 	switch {
