@@ -128,7 +128,7 @@ func waitedErr(err error, limit time.Duration) error {
 }
 
 // contend passes the key's gate, then gets the lease by hand-off or from the store. Its error never matches ErrLost.
-func (l *Locker) contend(ctx context.Context, full string, terms *settings, wait bool) (*Lease, error) {
+func (l *Locker) contend(ctx context.Context, full string, terms *settings, wait bool) (lease *Lease, err error) {
 	g, handed, busy, err := l.enter(ctx, full, terms, wait)
 	if err != nil {
 		return nil, err
@@ -137,6 +137,12 @@ func (l *Locker) contend(ctx context.Context, full string, terms *settings, wait
 		l.passOn(g, handed)
 		return nil, ErrClosed
 	}
+	var failure error // of the last request
+	defer func() {
+		if lease == nil { // also if the store panics
+			l.leave(g, failure)
+		}
+	}()
 	if handed != nil {
 		if lease := handed.begin(terms); lease != nil {
 			return lease, nil
@@ -163,8 +169,8 @@ func (l *Locker) contend(ctx context.Context, full string, terms *settings, wait
 			t.discard(ctx)
 			err = fmt.Errorf("%w before Acquire returned the lease", l.lossReason())
 		}
+		failure = err
 		if !wait || !errors.Is(err, ErrLost) || attempt == most || terms.owner != "" {
-			l.leave(g, err)
 			switch {
 			case errors.Is(err, ErrLost): // the caller had no lease to lose
 				err = cmp.Or(kit.ContextError(ctx, refusal(err)), fmt.Errorf("%w: %v", ErrUnavailable, err))

@@ -140,6 +140,24 @@ func TestStoreErrorsPassThrough(t *testing.T) {
 	})
 }
 
+// If the store panics, other goroutines can still acquire the key, and Shutdown does not wait for the failed call.
+func TestPanicLeavesTheGate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFaulty(memory.New())
+		l := locker(t, f)
+		f.set(func() { f.acquire = func(context.Context, backend.Request) error { panic("boom") } })
+		func() {
+			defer func() { _ = recover() }()
+			_, _ = l.Acquire(t.Context(), "k")
+		}()
+		f.set(func() { f.acquire = nil })
+		free(t, l, "k")
+		if err := l.Shutdown(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // If a grant arrives after its own deadline, Acquire makes another request, up to a limit. TryAcquire does not.
 func TestLateGrantIsAskedForAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
