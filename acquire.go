@@ -233,18 +233,17 @@ func (l *Locker) requestLease(ctx context.Context, g *gate, terms *settings, wai
 	return nil, err
 }
 
-// outcome returns how the operation op with the result lease and err ended. limited means that its wait had a limit.
+// outcome returns how the operation op with the result lease or err ended; both are nil if the store has panicked.
+// limited means that the wait had a limit.
 func outcome(op string, lease *Lease, err error, limited bool) Outcome {
 	switch {
-	case err == nil && lease == nil:
-		return OutcomeError // the store has panicked
-	case err == nil && lease != &lease.tenure.first:
+	case lease != nil && lease != &lease.tenure.first:
 		return OutcomeReentered
-	case err == nil && op == "resume":
+	case lease != nil && op == "resume":
 		return OutcomeResumed
-	case err == nil && lease.tenure.handoffs > 0:
+	case lease != nil && lease.tenure.handoffs > 0:
 		return OutcomeHandedOn
-	case err == nil:
+	case lease != nil:
 		return OutcomeGranted
 	case errors.Is(err, ErrClosed):
 		return OutcomeClosed

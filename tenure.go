@@ -138,10 +138,7 @@ func (t *tenure) held() time.Duration { return t.age() - t.startAge }
 func (t *tenure) deadline() time.Time {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if !t.end.IsZero() {
-		return t.end
-	}
-	return t.lease.Deadline()
+	return cmp.Or(t.end, t.lease.Deadline())
 }
 
 // traceEnd reports to the Tracer how t has ended, if the Tracer is a LeaseTracer.
