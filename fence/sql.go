@@ -28,9 +28,9 @@ type syntax struct {
 }
 
 // syntaxes has the syntax of each dialect. MySQL's text types treat "a", "A" and "a " as the same value, so it needs
-// varbinary.
+// varbinary. Postgres would look a type without its schema up in the search_path.
 var syntaxes = map[Dialect]syntax{
-	Postgres: {token: "$1", key: "$2", greatest: "GREATEST", returning: true, text: "text"},
+	Postgres: {token: "$1", key: "$2", greatest: "GREATEST", returning: true, text: "pg_catalog.text"},
 	SQLite:   {token: "?1", key: "?2", greatest: "MAX", returning: true, text: "TEXT"},
 	MySQL:    {token: "?", key: "?", greatest: "GREATEST", text: "varbinary(1024)", table: " ENGINE=InnoDB"},
 }

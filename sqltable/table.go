@@ -11,7 +11,8 @@ import (
 
 // columns are the columns of the table.
 var columns = map[Dialect]string{
-	Postgres: columnsOf("bytea", "bytea") + " WITH (fillfactor = 50)", // a page has room for renewed rows
+	// Without its schema, Postgres looks bytea up in the search_path. A half-full page has room for renewed rows.
+	Postgres: columnsOf("pg_catalog.bytea", "pg_catalog.bytea") + " WITH (fillfactor = 50)",
 	MySQL:    columnsOf("varbinary(1024)", "varbinary(255)") + " ENGINE=InnoDB",
 	SQLite:   columnsOf("BLOB", "BLOB") + " WITHOUT ROWID",
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/anylock/lock/fence"
 	"github.com/anylock/lock/internal/fencetest"
 	"github.com/anylock/lock/internal/servers"
+	"github.com/anylock/lock/internal/storetest"
 )
 
 func openPostgres(t *testing.T) fencetest.Database {
@@ -49,6 +50,43 @@ func TestPostgresLeases(t *testing.T) {
 			t.Errorf("the writes are %q (%v)", order, err)
 		}
 	})
+}
+
+// A schema at the beginning of the search_path may shadow the server's functions, operators and types. A Table uses
+// none of them.
+func TestPostgresHostileSearchPath(t *testing.T) {
+	url := servers.Postgres(t).PostgresURL()
+	open := func(url string) *sql.DB {
+		db, err := sql.Open("pgx", url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = db.Close() })
+		return db
+	}
+	if _, err := open(url).ExecContext(t.Context(), storetest.HostileSchema(nil)); err != nil {
+		t.Fatal(err)
+	}
+	db, table := open(url+"&search_path=hostile,pg_catalog"), fence.NewTable(fence.Postgres, "fences")
+	if err := table.Create(t.Context(), db); err != nil {
+		t.Fatal(err)
+	}
+	for name, check := range map[string]func(context.Context, *sql.Tx, string, uint64) error{
+		"Check": table.Check, "CheckShared": table.CheckShared,
+	} {
+		tx, err := db.BeginTx(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 2 { // the first inserts the row, and the second one updates it
+			if err := check(t.Context(), tx, name, 1); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		if err := tx.Commit(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
 }
 
 // Processes that start at the same time may all create the table.

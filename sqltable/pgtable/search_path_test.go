@@ -10,18 +10,17 @@ import (
 )
 
 // TestHostileSearchPath runs every statement of the store, and the check of package fence, with a search_path that
-// begins with a schema that shadows the server's functions, operators, types and views.
+// begins with a schema that shadows the server's functions, operators, types and views. The store creates its table
+// there.
 func TestHostileSearchPath(t *testing.T) {
 	t.Parallel()
 	s := servers.Postgres(t)
 	c := dialed(t, s.PostgresURL())
 	exec(t, c, storetest.HostileSchema([]string{"abs", "clock_timestamp", "count", "current_setting", "date_part", "now",
-		"pg_backend_pid", "set_config", "to_regclass"}),
-		`CREATE TABLE hostile.anylock (name pg_catalog.bytea PRIMARY KEY, owner pg_catalog.bytea NOT NULL,
-			token bigint NOT NULL, expires bigint NOT NULL)`,
-		`INSERT INTO hostile.anylock SELECT 'old', '', 1, -(extract(epoch FROM now())-2*86400)*1000000`)
+		"pg_backend_pid", "set_config", "to_regclass"}))
 	const path = "&search_path=hostile,pg_catalog"
 	b := opened(t, tableURL(s)+path)
+	exec(t, c, `INSERT INTO hostile.anylock SELECT 'old', '', 1, -(extract(epoch FROM now())-2*86400)*1000000`)
 	storetest.UseAll(t, b, "key")
 	list := storetest.HoldMany(t, b, 0, 5, time.Minute)
 	for i, err := range b.RenewBatch(t.Context(), list) {
