@@ -67,9 +67,9 @@ var rules = map[Dialect][]rule{
 	},
 }
 
-// queries are the templates of statements that read facts: each returns rows of a name and a value.
-var queries = map[Dialect][]string{
-	Postgres: {`SELECT * FROM (VALUES ('now', NOW::pg_catalog.text),
+// queries are the templates of the statements that read facts, as rows of a name and a value.
+var queries = map[Dialect]string{
+	Postgres: `SELECT * FROM (VALUES ('now', NOW::pg_catalog.text),
 		('fsync', pg_catalog.current_setting('fsync')),
 		('read_only', pg_catalog.current_setting('transaction_read_only')),
 		('synchronous_commit', pg_catalog.current_setting('synchronous_commit')),
@@ -78,15 +78,15 @@ var queries = map[Dialect][]string{
 		('unique index on name', (SELECT pg_catalog.count(*)::pg_catalog.text FROM pg_catalog.pg_index AS i
 			JOIN pg_catalog.pg_attribute AS a ON a.attrelid==i.indrelid AND a.attnum==i.indkey[0]
 			WHERE i.indrelid==pg_catalog.to_regclass('TABLE') AND a.attname=='name' AND i.indisunique AND i.indisvalid
-				AND i.indimmediate AND i.indpred IS NULL AND i.indnkeyatts==1))) AS facts`},
-	MySQL: {`SHOW VARIABLES WHERE variable_name IN ('autocommit', 'innodb_flush_log_at_trx_commit', 'read_only')`,
-		`SELECT 'now', NOW
-		UNION ALL SELECT 'engine', nullif(engine, 'InnoDB') FROM information_schema.tables WHERE ` + isTable,
-		`SELECT 'unique index on name', count(*) FROM (SELECT 1 FROM information_schema.statistics
+				AND i.indimmediate AND i.indpred IS NULL AND i.indnkeyatts==1))) AS facts`,
+	MySQL: `SELECT 'now', NOW UNION ALL SELECT 'autocommit', @@autocommit UNION ALL SELECT 'read_only', @@read_only
+		UNION ALL SELECT 'innodb_flush_log_at_trx_commit', @@innodb_flush_log_at_trx_commit
+		UNION ALL SELECT 'engine', nullif(engine, 'InnoDB') FROM information_schema.tables WHERE ` + isTable + `
+		UNION ALL SELECT 'unique index on name', count(*) FROM (SELECT 1 FROM information_schema.statistics
 			WHERE ` + isTable + ` AND non_unique=0 GROUP BY index_name
-			HAVING count(*)=1 AND max(column_name)='name' AND count(sub_part)=0) AS found`},
-	SQLite: {`SELECT 'now', NOW UNION ALL SELECT 'journal_mode', nullif(journal_mode, 'wal') FROM pragma_journal_mode
-		UNION ALL SELECT 'synchronous', synchronous FROM pragma_synchronous`},
+			HAVING count(*)=1 AND max(column_name)='name' AND count(sub_part)=0) AS found`,
+	SQLite: `SELECT 'now', NOW UNION ALL SELECT 'journal_mode', nullif(journal_mode, 'wal') FROM pragma_journal_mode
+		UNION ALL SELECT 'synchronous', synchronous FROM pragma_synchronous`,
 }
 
 // isTable is the condition for rows about the table in MySQL's information_schema.
@@ -95,19 +95,16 @@ const isTable = `table_schema=if('TABLE' LIKE '%.%', substring_index('TABLE', '.
 
 // read reads the facts of the database.
 func (b *Backend) read(ctx context.Context) (facts, error) {
-	f := facts{"most connections": strconv.Itoa(b.db.Stats().MaxOpenConnections)}
-	for _, query := range queries[b.dialect] {
-		err := b.query(ctx, tablesql.Make(b.dialect, b.options.Table, query), nil, func() {}, func(rows *sql.Rows) error {
-			var name string
-			var value sql.NullString
-			err := rows.Scan(&name, &value)
-			f[strings.ToLower(name)] = value.String
-			return err
-		})
-		if err != nil {
-			return nil, err
-		}
+	s := tablesql.Make(b.dialect, b.options.Table, queries[b.dialect])
+	f, err := query(ctx, b, s, nil, func(rows *sql.Rows) (name, value string, err error) {
+		var v sql.NullString
+		err = rows.Scan(&name, &v)
+		return name, v.String, err
+	})
+	if err != nil {
+		return nil, err
 	}
+	f["most connections"] = strconv.Itoa(b.db.Stats().MaxOpenConnections)
 	return f, nil
 }
 

@@ -15,17 +15,14 @@ import (
 
 // rows returns the last owner of each key that s finds, with a TTL that is negative or zero if the lease has ended.
 func (b *Backend) rows(ctx context.Context, s tablesql.Statement, args ...any) (map[string]backend.Holder, error) {
-	found := make(map[string]backend.Holder)
-	err := b.query(ctx, s, args, func() { clear(found) }, func(rows *sql.Rows) error {
+	return query(ctx, b, s, args, func(rows *sql.Rows) (string, backend.Holder, error) {
 		var key, owner []byte
 		var remaining int64
 		h := backend.Holder{Waiters: -1}
 		err := rows.Scan(&key, &owner, &h.Token, &remaining)
 		h.Owner, h.TTL = string(owner), time.Duration(remaining)*time.Microsecond
-		found[string(key)] = h
-		return err
+		return string(key), h, err
 	})
-	return found, err
 }
 
 // row is rows for one key. Without a row, the result is the zero Holder.

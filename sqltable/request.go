@@ -1,7 +1,6 @@
 package sqltable
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"database/sql/driver"
@@ -88,21 +87,25 @@ func (b *Backend) exec(ctx context.Context, s tablesql.Statement, args ...any) (
 	return changed, id, err
 }
 
-// query runs a statement that reads, and calls scan for each of its rows. It calls begin before each try.
-func (b *Backend) query(
-	ctx context.Context, s tablesql.Statement, args []any, begin func(), scan func(*sql.Rows) error,
-) error {
-	_, err := b.request(ctx, func(ctx context.Context) error {
-		begin()
+// query runs a statement that reads. scan returns a name and a value for each of its rows.
+func query[V any](
+	ctx context.Context, b *Backend, s tablesql.Statement, args []any, scan func(*sql.Rows) (string, V, error),
+) (values map[string]V, err error) {
+	_, err = b.request(ctx, func(ctx context.Context) error {
+		values = make(map[string]V)
 		rows, err := b.db.QueryContext(ctx, s.Text, s.Args(args...)...)
 		if err != nil {
 			return err
 		}
 		defer rows.Close()
-		for err == nil && rows.Next() {
-			err = scan(rows)
+		for rows.Next() {
+			name, value, err := scan(rows)
+			if err != nil {
+				return err
+			}
+			values[name] = value
 		}
-		return cmp.Or(err, rows.Err())
+		return rows.Err()
 	})
-	return err
+	return values, err
 }
