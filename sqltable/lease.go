@@ -3,6 +3,7 @@ package sqltable
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math/bits"
 	"slices"
 	"time"
@@ -40,9 +41,9 @@ func (b *Backend) renewAll(ctx context.Context, lives []*kit.Life, ttls []time.D
 	for i, ttl := range ttls {
 		groups[ttl] = append(groups[ttl], i)
 	}
-	for _, indexes := range groups {
-		for batch := range slices.Chunk(indexes, maxBatch) {
-			b.renew(ctx, lives, granted, batch, errs)
+	for _, ttl := range slices.Sorted(maps.Keys(groups)) { // the shortest first, because it has the least time
+		for batch := range slices.Chunk(groups[ttl], maxBatch) {
+			b.renew(ctx, lives, batch, ttl, granted, errs)
 		}
 	}
 	return granted, errs
@@ -51,14 +52,16 @@ func (b *Backend) renewAll(ctx context.Context, lives []*kit.Life, ttls []time.D
 // errLocked means that a lease was not renewed because a transaction has locked its row.
 var errLocked = fmt.Errorf("%w: a transaction has locked the lease's row", backend.ErrUnavailable)
 
-// renew renews the leases with the indexes in batch, at most maxBatch of the same TTL, by one statement. It sets their
-// errors, and what is certain of their TTLs.
-func (b *Backend) renew(ctx context.Context, lives []*kit.Life, ttls []time.Duration, batch []int, errs []error) {
+// renew renews the leases with the indexes in batch, at most maxBatch, to ttl by one statement. It sets their errors,
+// and the granted TTL of a lease for which less than ttl is certain.
+func (b *Backend) renew(
+	ctx context.Context, lives []*kit.Life, batch []int, ttl time.Duration, granted []time.Duration, errs []error,
+) {
 	power := bits.Len(uint(len(batch) - 1)) // of two, so that there are few statements, and drivers can cache them
 	if len(lives) > 1 {
 		power = max(power, 1) // the statement for one lease would wait for a locked row, and delay the other leases
 	}
-	ttl, n := ttls[batch[0]], 1<<power
+	n := 1 << power
 	args := make([]any, 1+2*n) // the TTL, the keys and the owners
 	args[0] = ttl.Microseconds()
 	for i := range n {
@@ -86,7 +89,7 @@ func (b *Backend) renew(ctx context.Context, lives []*kit.Life, ttls []time.Dura
 			// If the reply took long, the row of a lease that was not renewed may seem to last long enough. The row lasted
 			// for row.TTL when the database read it, so at least for as long from when the query was sent.
 			if certain := read.Sub(c.sent) + row.TTL; certain < ttl-backend.Margin(ttl) {
-				ttls[i] = certain
+				granted[i] = certain
 			}
 		}
 	}
