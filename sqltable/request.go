@@ -38,8 +38,8 @@ func (b *Backend) request(ctx context.Context, do func(ctx context.Context) erro
 	}
 	unsure, err = repeat.Do(limited, func(bool) error {
 		err := do(limited)
-		if err != nil && classify(err) == noTable && !b.options.NoCreate {
-			if err = b.create(limited); err == nil { // if the database has lost its data, it has lost the table
+		if err != nil && classify(err) == noTable && !b.options.NoCreate { // at opening, or the data was lost
+			if _, err = b.db.ExecContext(limited, b.statements.create); err == nil {
 				err = do(limited)
 			}
 		}

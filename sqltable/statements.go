@@ -12,6 +12,7 @@ import (
 // deleted a day later (see purge.go). A released row has an empty owner, and expires is minus the time of its release.
 // Times are microseconds since 1970 by the database's clock.
 type statements struct {
+	create   string             // creates the table
 	grant    tablesql.Statement // grants the key $1 to the owner $2 for $3 µs unless another owner holds the key
 	add      tablesql.Statement // MySQL only: adds a free row for the key $1
 	unlocked tablesql.Statement // reads the row of the key $1, unless a transaction has locked it; not for SQLite
@@ -52,6 +53,7 @@ const (
 func newStatements(d Dialect, table string) statements {
 	make := func(template string) tablesql.Statement { return tablesql.Make(d, table, template) }
 	s := statements{
+		create:   tablesql.CreateTable(d, table, columns[d]),
 		grant:    make(upsert),
 		unlocked: make(readRows + `name==$1 FOR UPDATE SKIP LOCKED`),
 		release:  make(`UPDATE TABLE SET owner=EMPTY, expires=-NOW WHERE name==$1 AND owner==$2 AND expires>NOW`),

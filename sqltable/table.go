@@ -6,7 +6,6 @@ import (
 
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/backend/kit"
-	"github.com/anylock/lock/internal/tablesql"
 )
 
 // columns are the columns of the table.
@@ -36,12 +35,6 @@ func DDL(d Dialect, table string) (string, error) {
 		return "", err
 	}
 	return "CREATE TABLE IF NOT EXISTS " + o.Table + " " + columns[d], nil
-}
-
-// create creates the table.
-func (b *Backend) create(ctx context.Context) error {
-	_, err := b.db.ExecContext(ctx, tablesql.CreateTable(b.dialect, b.options.Table, columns[b.dialect]))
-	return err
 }
 
 // open checks that the table exists and is writable, and that the database can keep locks.
