@@ -72,8 +72,8 @@ func (a *attempt) try(ctx context.Context) (backend.Lease, error) {
 
 // refusal returns a HeldError if another owner holds the key, and no error if the key is free.
 func (a *attempt) refusal(ctx context.Context) error {
-	h, err := a.b.holder(ctx, a.request.Key)
-	if err == nil && h.Held() && h.Owner != a.request.Owner {
+	h, err := a.b.row(ctx, a.request.Key)
+	if err == nil && h.TTL > 0 && h.Owner != a.request.Owner {
 		return &backend.HeldError{Holder: h}
 	}
 	return err

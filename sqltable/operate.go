@@ -31,15 +31,6 @@ func (b *Backend) row(ctx context.Context, key string) (backend.Holder, error) {
 	return rows[key], err
 }
 
-// holder returns who holds key. A free key is the zero Holder.
-func (b *Backend) holder(ctx context.Context, key string) (backend.Holder, error) {
-	h, err := b.row(ctx, key)
-	if err != nil || h.TTL <= 0 {
-		return backend.Holder{}, err
-	}
-	return h, nil
-}
-
 // lastOwner returns the holder of key or, if the lease has ended but was not released, its owner, unless the row is
 // certain not to be locked.
 func (b *Backend) lastOwner(ctx context.Context, key string) (h backend.Holder, ok bool) {
@@ -58,7 +49,11 @@ func (b *Backend) lastOwner(ctx context.Context, key string) (h backend.Holder, 
 // Inspect implements [backend.Backend].
 func (b *Backend) Inspect(ctx context.Context, key string) (backend.Holder, error) {
 	return kit.Call(ctx, b.leases, backend.ValidateKey(key), func(ctx context.Context) (backend.Holder, error) {
-		return b.holder(ctx, key)
+		h, err := b.row(ctx, key)
+		if h.TTL <= 0 { // the key is free
+			h = backend.Holder{}
+		}
+		return h, err
 	})
 }
 
