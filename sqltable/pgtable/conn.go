@@ -112,14 +112,8 @@ func (c *conn) run(ctx context.Context, query string, args []driver.NamedValue) 
 	values, formats := make([][]byte, len(args)), make([]int16, len(args))
 	for i, a := range args {
 		switch v := a.Value.(type) {
-		case nil:
 		case []byte:
 			values[i], formats[i] = v, inBinary
-			if v == nil {
-				values[i] = []byte{}
-			}
-		case string:
-			values[i] = []byte(v)
 		case int64:
 			values[i] = strconv.AppendInt(nil, v, 10)
 		default:

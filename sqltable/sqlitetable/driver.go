@@ -29,7 +29,6 @@ const conns = 4
 func open(u driver.URL) (*sql.DB, error) {
 	file := url.URL{Scheme: "file", Path: u.Path, RawQuery: url.Values{
 		"_pragma": {"busy_timeout(100)", "journal_mode(WAL)", "synchronous(NORMAL)"},
-		"_txlock": {"immediate"},
 	}.Encode()}
 	db, err := sql.Open("sqlite", file.String())
 	if err != nil {
