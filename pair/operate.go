@@ -14,10 +14,9 @@ import (
 
 // List implements backend.Lister. It returns the keys that either store lists, because a key that is held at one store
 // counts as held. Both stores must be Listers.
-func (l listing) List(ctx context.Context, prefix string) (keys []string, err error) {
-	b := l.Backend
+func (b listing) List(ctx context.Context, prefix string) (keys []string, err error) {
 	err = b.leases.Call(ctx, nil, func(ctx context.Context) error {
-		return forEachStore(b, func(s Store, lister backend.Lister) error {
+		return forEachStore(b.Backend, func(s Store, lister backend.Lister) error {
 			listed, err := lister.List(ctx, s.Prefix+prefix)
 			for _, key := range listed {
 				keys = append(keys, strings.TrimPrefix(key, s.Prefix))

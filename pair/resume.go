@@ -9,18 +9,14 @@ import (
 )
 
 // Resume implements backend.Resumer.
-func (p resuming) Resume(ctx context.Context, r backend.Request) (backend.Lease, error) {
-	return p.resume(ctx, r)
+func (b listingResuming) Resume(ctx context.Context, r backend.Request) (backend.Lease, error) {
+	return resuming{b.Backend}.Resume(ctx, r)
 }
 
-// Resume implements backend.Resumer.
-func (p listingResuming) Resume(ctx context.Context, r backend.Request) (backend.Lease, error) {
-	return p.resume(ctx, r)
-}
-
-// resume resumes both halves, the second store's first: a process that waits for the second store has no lease, only
-// the first half. If one half cannot be resumed, the other may have been extended. Both stores must be Resumers.
-func (b *Backend) resume(ctx context.Context, r backend.Request) (backend.Lease, error) {
+// Resume implements backend.Resumer. It resumes both halves, the second store's first: a process that waits for the
+// second store has no lease, only the first half. If one half cannot be resumed, the other may have been extended. Both
+// stores must be Resumers.
+func (b resuming) Resume(ctx context.Context, r backend.Request) (backend.Lease, error) {
 	invalid := cmp.Or(r.ValidateFor(b.guarantees), b.validateKey(r.Key))
 	return kit.Call(ctx, b.leases, invalid, func(ctx context.Context) (backend.Lease, error) {
 		stores := []Store{b.second, b.first}
@@ -53,6 +49,6 @@ func (b *Backend) resume(ctx context.Context, r backend.Request) (backend.Lease,
 			return nil, err
 		}
 		h.watch(life)
-		return &lease{life, b, h}, nil
+		return &lease{life, b.Backend, h}, nil
 	})
 }
