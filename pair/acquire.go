@@ -88,9 +88,8 @@ func (a *attempt) tryOnce(ctx context.Context) (backend.Lease, error) {
 }
 
 // lastRefusal returns the refusal that has not been reported to the Waiter yet, or nil if there is none.
-func (a *attempt) lastRefusal() error {
-	busy := a.busy
-	a.busy = nil
+func (a *attempt) lastRefusal() (busy error) {
+	busy, a.busy = a.busy, nil
 	return busy
 }
 

@@ -116,37 +116,33 @@ func (b *Backend) Capacity(ctx context.Context) (leases int, err error) {
 // number counts.
 func (b *Backend) Inspect(ctx context.Context, key string) (backend.Holder, error) {
 	return kit.Call(ctx, b.leases, b.validateKey(key), func(ctx context.Context) (backend.Holder, error) {
-		return b.inspect(ctx, key)
-	})
-}
-
-func (b *Backend) inspect(ctx context.Context, key string) (backend.Holder, error) {
-	first, err := b.first.inspect(ctx, key)
-	if err != nil {
-		return backend.Holder{}, err
-	}
-	second, err := b.second.inspect(ctx, key)
-	if err != nil || !first.Held() {
-		return second, err
-	}
-	h := second
-	switch {
-	case !second.Held() || first.Owner == second.Owner:
-		h = first
-		h.TTL = smaller(first.TTL, second.TTL)
-		if h.Token >= b.cut {
-			h.Token = second.Token // 0 if the second store is free: the first half alone has no token
+		first, err := b.first.inspect(ctx, key)
+		if err != nil {
+			return backend.Holder{}, err
 		}
-	case first.Shared > 0 && second.Shared > 0 && b.cut > 0:
-		h.Token = 0 // the token may be this reader's number at the first store, which is unknown
-	}
-	if second.Shared > 0 { // readers of the second store alone, or of both
-		h.Shared = max(first.Shared, second.Shared)
-	}
-	if h.Waiters = first.Waiters + second.Waiters; first.Waiters < 0 || second.Waiters < 0 {
-		h.Waiters = -1
-	}
-	return h, nil
+		second, err := b.second.inspect(ctx, key)
+		if err != nil || !first.Held() {
+			return second, err
+		}
+		h := second
+		switch {
+		case !second.Held() || first.Owner == second.Owner:
+			h = first
+			h.TTL = smaller(first.TTL, second.TTL)
+			if h.Token >= b.cut {
+				h.Token = second.Token // 0 if the second store is free: the first half alone has no token
+			}
+		case first.Shared > 0 && second.Shared > 0 && b.cut > 0:
+			h.Token = 0 // the token may be this reader's number at the first store, which is unknown
+		}
+		if second.Shared > 0 { // readers of the second store alone, or of both
+			h.Shared = max(first.Shared, second.Shared)
+		}
+		if h.Waiters = first.Waiters + second.Waiters; first.Waiters < 0 || second.Waiters < 0 {
+			h.Waiters = -1
+		}
+		return h, nil
+	})
 }
 
 func (s Store) inspect(ctx context.Context, key string) (backend.Holder, error) {
