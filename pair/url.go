@@ -23,8 +23,8 @@ func init() {
 		Name: "pair",
 		URLs: []driver.URLForm{{Scheme: scheme}},
 		Params: []driver.Param{
-			{Name: paramFirst, Help: "URL of the store that is taken first, escaped"},
-			{Name: paramSecond, Help: "URL of the store that is taken second, escaped"},
+			{Name: paramFirst, Help: "URL of the store that is acquired first, escaped"},
+			{Name: paramSecond, Help: "URL of the store that is acquired second, escaped"},
 			{Name: driver.ParamPassword, Many: true,
 				Help: "replaces the first *** that is a password in the two URLs, the next one the second, and so on"},
 			{Name: paramCut, Type: driver.Number, Max: backend.TokenLimit - 1,
@@ -80,14 +80,12 @@ func open(ctx context.Context, u driver.URL) (backend.Backend, error) {
 // OpenStore opens one of the two stores. It applies the parameters of the URL that package lock applies to a store that
 // is used alone: lock_prefix and lock_token_base. Its errors do not show passwords.
 func OpenStore(ctx context.Context, rawURL string) (s Store, err error) {
-	rest, prefix, err := driver.TakePrefix(rawURL)
-	if err != nil {
+	if rawURL, s.Prefix, err = driver.TakePrefix(rawURL); err != nil {
 		return s, err
 	}
-	s.Prefix = prefix
-	if rest, s.TokenBase, err = driver.TakeTokenBase(rest); err != nil {
+	if rawURL, s.TokenBase, err = driver.TakeTokenBase(rawURL); err != nil {
 		return s, err
 	}
-	s.Backend, s.Name, err = driver.Open(ctx, rest)
+	s.Backend, s.Name, err = driver.Open(ctx, rawURL)
 	return s, err
 }
