@@ -25,7 +25,7 @@ var pollPause = kit.Pause{Min: 5 * time.Millisecond, Max: 150 * time.Millisecond
 
 // Acquire implements [backend.Backend].
 func (b *Backend) Acquire(ctx context.Context, r backend.Request) (backend.Lease, error) {
-	a := &attempt{b: b, request: r, ttl: b.guarantees.Round(r.TTL), readFirst: b.dialect == SQLite}
+	a := &attempt{b: b, request: r, ttl: b.Guarantees().Round(r.TTL), readFirst: b.dialect == SQLite}
 	return b.leases.Acquire(ctx, r, kit.Waiter{
 		Pause: pollPause,
 		Try:   a.try,

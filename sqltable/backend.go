@@ -41,22 +41,18 @@ type Backend struct {
 	dialect    Dialect
 	options    Options
 	statements statements
-	guarantees backend.Guarantees
 	leases     *kit.Leases
 	nextPurge  atomic.Int64 // in nanoseconds since 1970
 }
 
 func newBackend(db *sql.DB, d Dialect, o Options) *Backend {
-	b := &Backend{
-		db: db, dialect: d, options: o,
-		statements: newStatements(d, o.Table), guarantees: Guarantees(d),
-	}
+	b := &Backend{db: db, dialect: d, options: o, statements: newStatements(d, o.Table)}
 	b.leases = kit.NewLeases(b, o.Timeout)
 	return b
 }
 
 // Guarantees implements [backend.Backend].
-func (b *Backend) Guarantees() backend.Guarantees { return b.guarantees }
+func (b *Backend) Guarantees() backend.Guarantees { return Guarantees(b.dialect) }
 
 // Close implements [backend.Backend]. The database stays open unless Options.CloseDB is set.
 func (b *Backend) Close() error {

@@ -13,8 +13,8 @@ var _ backend.Resumer = (*Backend)(nil)
 
 // Resume implements [backend.Resumer]. It needs two statements: one renews the lease, and one reads the token.
 func (b *Backend) Resume(ctx context.Context, r backend.Request) (backend.Lease, error) {
-	return kit.Call(ctx, b.leases, r.ValidateFor(b.guarantees), func(ctx context.Context) (backend.Lease, error) {
-		ttl := b.guarantees.Round(r.TTL)
+	return kit.Call(ctx, b.leases, r.ValidateFor(b.Guarantees()), func(ctx context.Context) (backend.Lease, error) {
+		ttl := b.Guarantees().Round(r.TTL)
 		c, err := b.change(ctx, b.statements.renew[0](), ttl.Microseconds(), []byte(r.Key), []byte(r.Owner))
 		if err != nil {
 			return nil, err
