@@ -64,14 +64,20 @@ func collect(
 		}
 		if err != nil {
 			for _, lease := range slices.Backward(s.leases) {
-				if rerr := lease.Release(ctx); rerr != nil && !errors.Is(rerr, lock.ErrLost) {
-					err = errors.Join(err, rerr)
-				}
+				err = withRelease(err, lease.Release(ctx))
 			}
 			return nil, err
 		}
 	}
 	return s, nil
+}
+
+// withRelease joins err, the error of a call, with the error of a release after it, unless that lease was lost.
+func withRelease(err, released error) error {
+	if released == nil || errors.Is(released, lock.ErrLost) {
+		return err
+	}
+	return errors.Join(err, released)
 }
 
 // Lease returns the lease of one of the keys, with its fencing token, and nil for any other key. Release it with the

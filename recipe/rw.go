@@ -103,8 +103,8 @@ func (l *RW) exclusive(ctx context.Context, acquire acquireKey, opts []lock.Acqu
 	if err == nil {
 		return w, nil
 	}
-	if rerr := w.Release(ctx); rerr != nil && !errors.Is(rerr, lock.ErrLost) {
-		err = errors.Join(err, rerr)
+	for _, released := range w.release(ctx) {
+		err = withRelease(err, released)
 	}
 	return nil, err
 }

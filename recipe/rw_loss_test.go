@@ -5,9 +5,11 @@ import (
 	"errors"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/anylock/lock"
+	"github.com/anylock/lock/locktest"
 	"github.com/anylock/lock/recipe"
 )
 
@@ -143,6 +145,27 @@ func TestRWFailure(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The error of a writer's failed call names a key whose release had an unknown outcome, even if another key was lost.
+func TestRWUnknownRelease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := locktest.New(t)
+		l, err := recipe.NewRW(store.Locker(), "doc", 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer store.Hold("doc/permit/1")()
+		ended := make(chan error, 1)
+		go func() {
+			_, err := l.Acquire(t.Context())
+			ended <- err
+		}()
+		synctest.Wait()
+		store.SetAway(true)
+		store.Lose("doc/permit/0")
+		wantErr(t, <-ended, lock.ErrLost, lock.ErrUnavailable)
+	})
 }
 
 // If a call has lost its place in the queue before its permits are granted, it fails, because a writer with a higher

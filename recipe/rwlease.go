@@ -51,7 +51,10 @@ func (r *RWLease) Err() error { return r.set().Err() }
 
 // Release releases all keys. It tries all of them and works even if ctx has ended. The error is lock.ErrLost if a key
 // was lost before, joined with any other errors: a key named by another error is free by its TTL at the latest.
-func (r *RWLease) Release(ctx context.Context) error {
+func (r *RWLease) Release(ctx context.Context) error { return errors.Join(r.release(ctx)...) }
+
+// release is Release. It returns an error for each key, or nil.
+func (r *RWLease) release(ctx context.Context) []error {
 	errs := make([]error, len(r.permits)+1)
 	var released sync.WaitGroup
 	for i, permit := range r.permits {
@@ -61,7 +64,7 @@ func (r *RWLease) Release(ctx context.Context) error {
 	if r.place != nil { // last, so that whoever is next finds free permits
 		errs[len(r.permits)] = r.place.Release(ctx)
 	}
-	return errors.Join(errs...)
+	return errs
 }
 
 // acquireAtOnce acquires n keys concurrently. It returns the granted leases and the first error. An error ends the
