@@ -13,8 +13,8 @@
 //
 // The server adds the name of the authenticated client, a label, and a random number to the client's owner: "job-7" of
 // client "ci" with the label "web-3" is "job-7@ci~web-3~x0123456789abcdef" at the store, with "~s" instead of "~x" for
-// a shared lease. So the cleanup of a failed attempt, which goes by owner, cannot end the lease of the client's next
-// attempt. Nor can a client act as the owner of another client.
+// a shared lease. The cleanup of a failed attempt removes only that owner, and so never ends the lease of the client's
+// next attempt. Nor can a client act as the owner of another client.
 //
 // If the store can resume leases (lock.Locker.Resumable), any server in front of the same store can continue a lease,
 // for example after a restart. The client identifies the lease by the name in the reply to its acquisition. If no reply

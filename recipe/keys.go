@@ -22,8 +22,8 @@ type Set struct {
 //
 // After an error this call holds none of the keys. The error is that of Locker.Acquire for the key that failed, or
 // ErrLost if a lease was lost during the wait for another key. If the outcome of a key's release is unknown, the error
-// of that release is joined, and the key is free after its TTL at the latest. WithMinHold keeps the keys of a failed
-// call taken too.
+// of that release is joined, and the key is free after its TTL at the latest. WithMinHold also applies to the keys of a
+// failed call.
 //
 // WithWait limits the wait for each key. The TTL of each key begins with its own grant: with WithoutRenewal, the first
 // lease may expire during the wait for the last key. A caller that already holds a key may still deadlock with callers

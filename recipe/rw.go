@@ -52,7 +52,7 @@ func NewRW(locks *lock.Locker, key string, n int) (*RW, error) {
 // Under the Context of any lease of l, a reader's too, the error is lock.ErrDeadlock.
 //
 // Options apply to each key. WithWait limits the wait in the queue, and then the wait for the readers. The time of
-// WithMaxHold includes the wait for the readers. WithMinHold keeps the keys of a failed call taken too.
+// WithMaxHold includes the wait for the readers. WithMinHold also applies to the keys of a failed call.
 func (l *RW) Acquire(ctx context.Context, opts ...lock.AcquireOption) (*RWLease, error) {
 	return l.exclusive(ctx, l.permits.locks.Acquire, opts)
 }

@@ -127,7 +127,7 @@ func (s *Semaphore) try(
 	}
 	above, err := s.locks.Ops().Inspect(ctx, s.permit(s.n))
 	switch {
-	case errors.Is(err, lock.ErrInvalid): // the key leaves no room for the name of another permit
+	case errors.Is(err, lock.ErrInvalid): // the name of this permit would be too long for a key
 	case err != nil:
 		return nil, nil, err
 	case above.Held():

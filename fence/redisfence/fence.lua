@@ -1,6 +1,6 @@
 -- KEYS[1]  the highest exclusive token seen, in decimal digits; ":" and the highest shared token follow if that was seen later
 -- ARGV[1]  the offered token; "s" precedes a shared one
--- The others are those of the script behind the check. Tokens are compared as digits: Lua's numbers are exact up to 2^53 only.
+-- All others belong to the script after the check. Tokens are compared as digits: Lua's numbers are exact up to 2^53 only.
 do
 	local function above(a, b) return #a > #b or #a == #b and a > b end
 

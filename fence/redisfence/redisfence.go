@@ -17,7 +17,7 @@ import (
 //go:embed fence.lua
 var check string
 
-// A Script is a Lua script behind a check of the token. It is safe for concurrent use.
+// A Script checks a token, and then runs a Lua script. It is safe for concurrent use.
 type Script struct{ script *redis.Script }
 
 // NewScript returns the script that checks the token, and then runs body. KEYS and ARGV of body begin at 1 with its own
@@ -74,5 +74,5 @@ func (s *Script) run(
 // stale is the prefix of the reply to a stale token. The higher token follows it.
 const stale = "FENCESTALE "
 
-// noToken is the prefix of the reply if the fence key holds something else than tokens.
+// noToken is the prefix of the reply if the value of the fence key is not a token.
 const noToken = "NOFENCE "

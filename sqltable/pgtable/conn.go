@@ -27,7 +27,8 @@ type connector struct {
 }
 
 // newConnector returns a connector that has at most conns connections at a time. It changes config: no silent host uses
-// up the time of the other hosts. Each new connection has the time limit timeout, which only a cancel request keeps.
+// up the time of the other hosts, and a new connection has the time limit timeout. Connect removes the limit when the
+// connection is ready. A connection that pgx opens for a cancel request keeps the limit.
 func newConnector(config *pgconn.Config, timeout time.Duration, conns int) connector {
 	if n := pgurl.Hosts(config); n > 1 && config.ConnectTimeout == 0 {
 		config.ConnectTimeout = timeout / time.Duration(n+1)
@@ -107,7 +108,7 @@ var results = []int16{inBinary} // for all columns
 
 func (c *conn) run(ctx context.Context, query string, args []driver.NamedValue) (*pgconn.Result, error) {
 	if c.pg.IsClosed() {
-		return nil, driver.ErrBadConn // nothing was sent. pgx claims that for every failed read, which is wrong
+		return nil, driver.ErrBadConn // nothing was sent, whereas pgconn.SafeToRetry is wrong after a failed read
 	}
 	values, formats := make([][]byte, len(args)), make([]int16, len(args))
 	for i, a := range args {
