@@ -22,50 +22,50 @@ type leaseRequest struct {
 }
 
 // leaseOf parses which lease a request is about, and the request's TTL.
-func (s *Server) leaseOf(c *call) (w leaseRequest, err error) {
+func (s *Server) leaseOf(c *call) (req leaseRequest, err error) {
 	base, err := baseOwner(c.query.Get("owner"), c.caller.name())
 	if err != nil {
-		return w, err
+		return req, err
 	}
-	w = leaseRequest{id: claimID{c.key, base}, caller: c.caller}
-	if w.ttl, err = c.millis("ttl_ms", s.options.DefaultTTL, time.Millisecond, s.options.MaxTTL); err != nil {
-		return w, err
+	req = leaseRequest{id: claimID{c.key, base}, caller: c.caller}
+	if req.ttl, err = c.millis("ttl_ms", s.options.DefaultTTL, time.Millisecond, s.options.MaxTTL); err != nil {
+		return req, err
 	}
 	if text := c.query.Get("lease"); text != "" {
 		name, ok := parseLeaseName(text)
 		if !ok || name.base != base {
-			return w, fmt.Errorf("%w: lease is not a lease of this owner", lock.ErrInvalid)
+			return req, fmt.Errorf("%w: lease is not a lease of this owner", lock.ErrInvalid)
 		}
-		w.name = name
+		req.name = name
 	}
-	return w, nil
+	return req, nil
 }
 
 // acquisitionOf is like leaseOf, for a request that may acquire the lease.
-func (s *Server) acquisitionOf(c *call) (w leaseRequest, err error) {
-	if w, err = s.leaseOf(c); err != nil {
-		return w, err
+func (s *Server) acquisitionOf(c *call) (req leaseRequest, err error) {
+	if req, err = s.leaseOf(c); err != nil {
+		return req, err
 	}
-	w.label = c.query.Get("label")
-	if err = validateLabel(w.label); err != nil {
-		return w, err
+	req.label = c.query.Get("label")
+	if err = validateLabel(req.label); err != nil {
+		return req, err
 	}
-	if w.shared, err = c.flag("shared"); err != nil {
-		return w, err
+	if req.shared, err = c.flag("shared"); err != nil {
+		return req, err
 	}
-	if w.retry, err = c.flag("retry"); err != nil {
-		return w, err
+	if req.retry, err = c.flag("retry"); err != nil {
+		return req, err
 	}
 	switch {
-	case w.name.base == "":
-	case w.retry:
-		return w, fmt.Errorf("%w: a request with lease is no retry of one without a reply", lock.ErrInvalid)
-	case w.name.shared != w.shared:
-		return w, fmt.Errorf("%w: lease is of the other mode", lock.ErrInvalid)
+	case req.name.base == "":
+	case req.retry:
+		return req, fmt.Errorf("%w: a request with lease is no retry of one without a reply", lock.ErrInvalid)
+	case req.name.shared != req.shared:
+		return req, fmt.Errorf("%w: lease is of the other mode", lock.ErrInvalid)
 	default:
-		w.label = w.name.label
+		req.label = req.name.label
 	}
-	return w, nil
+	return req, nil
 }
 
 // flag parses a parameter that is true or false. The default is false.

@@ -25,10 +25,10 @@ type lockInfo struct {
 }
 
 // terraformLease returns the lease that a request of Terraform names.
-func (s *Server) terraformLease(c *call) (w leaseRequest, err error) {
+func (s *Server) terraformLease(c *call) (req leaseRequest, err error) {
 	var info lockInfo
 	if err := json.Unmarshal(c.body, &info); err != nil {
-		return w, fmt.Errorf("%w: the body is not Terraform's lock information", lock.ErrInvalid)
+		return req, fmt.Errorf("%w: the body is not Terraform's lock information", lock.ErrInvalid)
 	}
 	base, err := baseOwner(info.ID, c.caller.name())
 	return leaseRequest{id: claimID{c.key, base}, caller: c.caller, ttl: s.options.DefaultTTL}, err
