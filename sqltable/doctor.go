@@ -48,7 +48,7 @@ var rules = map[Dialect][]rule{
 			Why: "a crash of the server empties the table", Set: "ALTER TABLE … SET LOGGED"},
 	},
 	MySQL: {missingIndex, readOnly,
-		{Severity: backend.Critical, Code: "autocommit", Found: settingIs("autocommit", "off", "0"),
+		{Severity: backend.Critical, Code: "autocommit", Found: settingIs("autocommit", "0"),
 			Why: "no grant would be committed", Set: "autocommit=1 in the data source name"},
 		{Severity: backend.Critical, Code: "not-innodb", Found: settingIs("engine"),
 			Why: "only InnoDB locks rows until a transaction ends", Set: "ALTER TABLE … ENGINE=InnoDB"},
