@@ -14,7 +14,8 @@ type Column struct {
 }
 
 // NewColumn returns the column token of a table whose column key is unique, for a resource without shared leases. The
-// names are inserted into statements unquoted: never use untrusted input.
+// names are inserted into statements unquoted: never use untrusted input. Postgres looks the operator = of the key's
+// type up in the search_path, as in your own statements, because a type such as citext has an operator of its own.
 func NewColumn(d Dialect, table, key, token string) Column {
 	return Column{
 		row:       table + " " + key + "=",
