@@ -6,6 +6,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -51,6 +52,48 @@ func TestFailedNewLeavesDatabaseOpen(t *testing.T) {
 		if !errors.Is(err, backend.ErrUnavailable) || !strings.Contains(err.Error(), "refused") {
 			t.Errorf("a server that is down: %v", err)
 		}
+	}
+}
+
+// A recorder is a driver.Connector and its connection. Each of its statements changes one row. It records their first
+// arguments.
+type recorder struct{ first []int64 }
+
+func (r *recorder) Connect(context.Context) (driver.Conn, error) { return r, nil }
+func (r *recorder) Driver() driver.Driver                        { return nil }
+func (r *recorder) Prepare(string) (driver.Stmt, error)          { return nil, errors.ErrUnsupported }
+func (r *recorder) Begin() (driver.Tx, error)                    { return nil, errors.ErrUnsupported }
+func (r *recorder) Close() error                                 { return nil }
+
+func (r *recorder) ExecContext(_ context.Context, _ string, args []driver.NamedValue) (driver.Result, error) {
+	r.first = append(r.first, args[0].Value.(int64))
+	return driver.RowsAffected(1), nil
+}
+
+// Leases with different TTLs need a statement each. Those with the shortest TTL have the least time, and are the first.
+func TestShortestTTLIsRenewedFirst(t *testing.T) {
+	r := new(recorder)
+	db := sql.OpenDB(r)
+	defer db.Close()
+	b := newBackend(db, Postgres, Options{Table: "locks", Timeout: time.Minute})
+	defer b.Close()
+	var renewals []backend.Renewal
+	for _, minutes := range []time.Duration{5, 2, 8, 3, 9, 4, 7, 1, 6} {
+		ttl := minutes * time.Minute
+		request := backend.Request{Key: ttl.String(), Owner: ttl.String(), TTL: ttl}
+		l, err := b.leases.Grant(t.Context(), request, kit.Grant{Token: 1, Sent: time.Now(), TTL: ttl})
+		if err != nil {
+			t.Fatal(err)
+		}
+		renewals = append(renewals, backend.Renewal{Lease: l, TTL: ttl})
+	}
+	for i, err := range b.RenewBatch(t.Context(), renewals) {
+		if err != nil {
+			t.Errorf("lease %d: %v", i, err)
+		}
+	}
+	if len(r.first) != len(renewals) || !slices.IsSorted(r.first) {
+		t.Errorf("TTLs in µs, in the order of their statements: %d", r.first)
 	}
 }
 
