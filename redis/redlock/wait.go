@@ -23,7 +23,8 @@ const slowStart = endpoint.OpenTimeout
 
 // peek checks one node after the other, until one has the key or a quorum is free of it. This costs a node one command,
 // while an attempt costs every node a script. The result is a hint, which is wrong if a node has missed a release. The
-// order is random, so that before long a peek finds a quorum that is free before it reaches such a node.
+// order is random, so that before long a peek finds a quorum that is free before it reaches such a node. If ctx ends
+// meanwhile, the key counts as held, because nobody waits for an attempt any more.
 func (a *candidate) peek(ctx context.Context) (held bool) {
 	free := 0
 	for _, i := range rand.Perm(len(a.r.nodes)) {
@@ -41,7 +42,7 @@ func (a *candidate) peek(ctx context.Context) (held bool) {
 		case ok:
 			free++
 		case ctx.Err() != nil:
-			return false
+			return true
 		}
 		if free > len(a.r.nodes)/2 {
 			return false

@@ -289,6 +289,25 @@ func TestWaitersSpareSilentNode(t *testing.T) {
 	}
 }
 
+// A waiter whose context ends while it checks the nodes sends no vote requests any more.
+func TestNoAttemptAfterTheEnd(t *testing.T) {
+	t.Parallel()
+	silent := freeNode()
+	silent.down.Store(true)
+	r := onNodes(t, silent, silent, silent)
+	w := r.newCandidate(waiting("k", time.Minute))
+	w.busy = new(backend.HeldError)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := w.try(ctx); !errors.Is(err, backend.ErrHeld) {
+		t.Errorf("%v, want ErrHeld", err)
+	}
+	waitIdle(t, r)
+	if got := silent.requests.Load(); got > 1 {
+		t.Errorf("%d requests, want only the check of one node", got)
+	}
+}
+
 // A waiter's first attempt is repeated while enough nodes have no vote yet. A node without a vote does not make the
 // others count as unreachable: for a while, the attempt is also repeated while they do not respond.
 func TestRepeatsBesideNodeWithoutVote(t *testing.T) {
