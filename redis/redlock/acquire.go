@@ -24,7 +24,10 @@ type candidate struct {
 	q     backend.Request
 	c     *claim
 	begun time.Time
-	busy  *backend.HeldError // the refusal of the last attempt by a quorum; nil if there was none
+
+	// Of the last attempt.
+	busy      *backend.HeldError // its refusal by a quorum; nil if there was none
+	uncertain bool               // that of its election
 }
 
 func (r *Backend) newCandidate(q backend.Request) *candidate {
@@ -41,9 +44,9 @@ func (a *candidate) try(ctx context.Context) (backend.Lease, error) {
 		pause.Max = mostPause
 	}
 	for {
-		l, uncertain, err := a.r.elect(ctx, a.q, a.c)
+		l, err := a.elect(ctx)
 		a.busy, _ = errors.AsType[*backend.HeldError](err)
-		if err == nil || !a.mayRepeat(uncertain, err) {
+		if err == nil || !a.mayRepeat(err) {
 			return l, err
 		}
 		if kit.Sleep(ctx, pause.Next(0)) != nil {
@@ -52,12 +55,11 @@ func (a *candidate) try(ctx context.Context) (backend.Lease, error) {
 	}
 }
 
-// mayRepeat reports whether an attempt after one that has failed with err may soon end differently. An attempt is
-// uncertain if a minority of the nodes names an owner, which may have released the key.
-func (a *candidate) mayRepeat(uncertain bool, err error) bool {
+// mayRepeat reports whether an attempt after the last one, which has failed with err, may soon end differently.
+func (a *candidate) mayRepeat(err error) bool {
 	waited := time.Since(a.begun)
 	if !a.q.Wait {
-		return uncertain && waited < a.r.options.Timeout
+		return a.uncertain && waited < a.r.options.Timeout
 	}
 	none, failed := errors.AsType[*noQuorumError](err)
 	return failed && none.mayPass(waited < slowStart)
@@ -70,22 +72,25 @@ func (a *candidate) cleanUp() {
 	a.r.removeAll(context.Background(), a.r.newTally(), a.c, window{node: limit, outage: limit}, func() {})
 }
 
-// elect makes one attempt, and withdraws the attempt if it fails. uncertain is that of the election.
-func (r *Backend) elect(ctx context.Context, q backend.Request, c *claim) (_ backend.Lease, uncertain bool, err error) {
+// elect makes one attempt, and withdraws the attempt if it fails.
+func (a *candidate) elect(ctx context.Context) (backend.Lease, error) {
+	r, c := a.r, a.c
 	e := r.newElection(c)
 	r.runRound(ctx, e.t, r.windowFor(c.ttl), e.requestVote)
-	if err = e.outcome(); err == nil {
+	err := e.outcome()
+	a.uncertain = e.uncertain
+	if err == nil {
 		c.token, err = e.agreeOnToken(ctx)
 	}
 	if err != nil {
 		r.withdraw(c, e.number)
-		return nil, e.uncertain, err
+		return nil, err
 	}
-	l, err := r.leases.Grant(ctx, q, kit.Grant{Token: c.token, Sent: e.t.begun, TTL: c.ttl, Data: c})
+	l, err := r.leases.Grant(ctx, a.q, kit.Grant{Token: c.token, Sent: e.t.begun, TTL: c.ttl, Data: c})
 	if err != nil {
-		return nil, false, err
+		return nil, err
 	}
-	return l, false, nil
+	return l, nil
 }
 
 // removeAll cancels the unsent requests of a claim, removes the claim from all nodes, and calls removed for each node

@@ -195,7 +195,8 @@ func asked(e *election, i int) {
 // elected makes an attempt for the claim, which must succeed, and returns the lease.
 func elected(t *testing.T, r *Backend, q backend.Request, c *claim) backend.Lease {
 	t.Helper()
-	l, _, err := r.elect(context.Background(), q, c)
+	a := &candidate{r: r, q: q, c: c}
+	l, err := a.elect(context.Background())
 	if err != nil {
 		t.Fatal(err)
 	}
