@@ -72,21 +72,25 @@ func (a *candidate) cleanUp() {
 	a.r.removeAll(context.Background(), a.r.newTally(), a.c, window{node: limit, outage: limit}, func() {})
 }
 
-// elect makes one attempt, and withdraws the attempt if it fails.
+// elect makes one attempt, and withdraws the attempt if it fails. If the electors have not stored the same token, the
+// owner chooses the greatest, and is elected again by nodes that store this token and still have its key.
 func (a *candidate) elect(ctx context.Context) (backend.Lease, error) {
 	r, c := a.r, a.c
 	e := r.newElection(c)
-	r.runRound(ctx, e.t, r.windowFor(c.ttl), e.requestVote)
-	err := e.outcome()
-	a.uncertain = e.uncertain
-	if err == nil {
-		c.token, err = e.agreeOnToken(ctx)
+	begun := e.t.begun // the keys of both elections are kept for a TTL from then on
+	err := e.run(ctx)
+	token, stored := e.token()
+	if err == nil && !stored {
+		e = r.newElection(c)
+		e.chosen = token
+		err = e.run(ctx)
 	}
-	if err != nil {
+	if a.uncertain = e.uncertain; err != nil {
 		r.withdraw(c, e.number)
 		return nil, err
 	}
-	l, err := r.leases.Grant(ctx, a.q, kit.Grant{Token: c.token, Sent: e.t.begun, TTL: c.ttl, Data: c})
+	c.token = token
+	l, err := r.leases.Grant(ctx, a.q, kit.Grant{Token: token, Sent: begun, TTL: c.ttl, Data: c})
 	if err != nil {
 		return nil, err
 	}

@@ -11,7 +11,7 @@ import (
 )
 
 var (
-	errOvertaken = errors.New("overtaken by a later renewal")
+	errLate = errors.New("the vote request came too late")
 	// errNeedsHandshake means that a vote request was not sent, or that the node refused it before it could write the key.
 	errNeedsHandshake = errors.New("its server has just been started again")
 )

@@ -15,8 +15,7 @@ func script(digest, name string) exchange.Script {
 
 var (
 	handshakeScript = script("4f95b7f63966986ec75790ecdbf71aae8c3ce812", "handshake")
-	acquireScript   = script("88fb1f443318d543fe2dc553a2c4b17e4ffbcb3a", "acquire")
-	confirmScript   = script("619e6749e194cd4fc8434fa4b601441f16763804", "confirm")
+	acquireScript   = script("1bf45a246862917f78b8f4b2ecf5937de46d7a0a", "acquire")
 	renewScript     = script("dbd226c180504ad0fddf18c78c3664bf945bcf9e", "renew")
 	repairScript    = script("294b4c08d47f40839454eadf8c0f06794a654de2", "repair")
 	releaseScript   = script("065d373dff7fd2ed527917a39dbd833ce361d588", "release")

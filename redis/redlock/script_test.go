@@ -10,7 +10,7 @@ import (
 
 var allScripts = map[string]exchange.Script{
 	"handshake": handshakeScript,
-	"acquire":   acquireScript, "confirm": confirmScript, "renew": renewScript, "repair": repairScript,
+	"acquire":   acquireScript, "renew": renewScript, "repair": repairScript,
 	"release": releaseScript, "inspect": inspectScript,
 }
 

@@ -25,8 +25,7 @@ func verdictOf(err error) verdict {
 	switch {
 	case err == nil:
 		return yes
-	case errors.As(err, new(*backend.HeldError)), errors.As(err, new(*noVoteError)), errors.Is(err, errOvertaken),
-		errors.Is(err, errMissing):
+	case errors.As(err, new(*backend.HeldError)), errors.As(err, new(*noVoteError)), errors.Is(err, errLate):
 		return no
 	}
 	return failed
@@ -65,9 +64,6 @@ func (t *tally) answered() int { return t.number(yes) + t.number(no) }
 
 // won reports whether a quorum of nodes has the verdict yes.
 func (t *tally) won() bool { return t.number(yes) >= t.quorum }
-
-// cannotWin reports whether a quorum of yes is no longer possible.
-func (t *tally) cannotWin() bool { return t.number(yes)+t.number(silent) < t.quorum }
 
 // A window limits how long a round lasts.
 type window struct {

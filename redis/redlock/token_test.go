@@ -152,6 +152,46 @@ func TestProposalIsCorrected(t *testing.T) {
 	}
 }
 
+// A node stores the token that an owner has chosen only if it still has the owner's key: otherwise another owner may have
+// had a greater token meanwhile.
+func TestChosenTokenNeedsTheKey(t *testing.T) {
+	t.Parallel()
+	f := startFleet(t, 3, redistest.Durable...)
+	f.bootstrap()
+	r := f.open()
+	c := r.newClaim(req("k", time.Minute), time.Minute)
+	first := r.newElection(c)
+	v, err := voted(first, 0)
+	if err != nil || v.result != voteGranted {
+		t.Fatalf("vote: %+v, %v", v, err)
+	}
+	second := r.newElection(c)
+	second.chosen = v.token + uint64(time.Hour.Microseconds())
+	for i, want := range []string{voteGranted, voteLate} {
+		got, err := voted(second, i)
+		if err != nil || got.result != want || want == voteGranted && got.token != second.chosen {
+			t.Errorf("node %d: %+v, %v, want %s, token %d", i, got, err, want, second.chosen)
+		}
+	}
+	if got := f.having("k"); !slices.Equal(got, []int{0}) {
+		t.Errorf("nodes %v have the key, want only 0", got)
+	}
+	// The counter of the node that stored the token is not lower than the token, and does not go back.
+	for _, chosen := range []uint64{second.chosen, v.token} {
+		e := r.newElection(c)
+		e.chosen = chosen
+		if _, err := voted(e, 0); err != nil {
+			t.Fatal(err)
+		}
+		fence := redistest.Raw(t, f.nodes[0].Addr).Get(t.Context(), r.naming.fence("k")).Val()
+		if fence != fmt.Sprint(second.chosen) {
+			t.Errorf("the counter is %s, want %d", fence, second.chosen)
+		}
+	}
+	r.abandon(c)
+	f.free("k")
+}
+
 // calls returns how many scripts each node has run.
 func (f *fleet) calls() (list []int) {
 	f.t.Helper()
@@ -226,11 +266,6 @@ func TestRoundTrips(t *testing.T) {
 
 	most := 0
 	ctx := context.Background()
-	for _, n := range f.nodes {
-		if err := redistest.Raw(t, n.Addr).ScriptLoad(ctx, confirmScript.Text).Err(); err != nil {
-			t.Fatal(err)
-		}
-	}
 	for i := range rounds {
 		key := fmt.Sprint("differ", i)
 		for k, n := range f.nodes {

@@ -1,6 +1,7 @@
 package redlock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ type election struct {
 	r      *Backend
 	c      *claim
 	number uint64
+	chosen uint64 // the token that the owner has chosen after an earlier election; 0 if there was none
 	t      *tally // its begin is before the first request
 	votes  []vote // by node; a vote counts if the node's verdict is yes
 
@@ -26,7 +28,8 @@ func (r *Backend) newElection(c *claim) *election {
 	// The election fails as soon as no quorum is possible, but not before a quorum has replied, because callers must be
 	// able to distinguish a held key from a fleet that is down.
 	e.t.mayEnd = func() bool {
-		return len(e.electors()) >= e.t.quorum || e.t.cannotWin() && e.t.answered() >= e.t.quorum
+		cannotWin := e.t.number(yes)+e.t.number(silent) < e.t.quorum
+		return len(e.electors()) >= e.t.quorum || cannotWin && e.t.answered() >= e.t.quorum
 	}
 	return e
 }
@@ -81,7 +84,8 @@ func (e *election) sendVoteRequest(i int, done func(vote, error)) {
 func (e *election) sendOnce(n *node, done func(vote, error)) {
 	sent, c := time.Now(), e.c
 	known := n.lastHandshake()
-	q := acquireScript.Request(c.keys, c.id, keepFor(c.ttl), e.number, e.t.begun.UnixMicro(), known.record, known.born,
+	token := cmp.Or(e.chosen, uint64(e.t.begun.UnixMicro()))
+	q := acquireScript.Request(c.keys, c.id, keepFor(c.ttl), e.number, token, e.chosen != 0, known.record, known.born,
 		known.from, known.run)
 	n.post(q, func(v any, err error) {
 		if err != nil {
@@ -99,7 +103,7 @@ func (r *Backend) checkVote(n *node, v vote) error {
 	case voteHeld:
 		return &backend.HeldError{Holder: v.holder}
 	case voteLate:
-		return errOvertaken
+		return errLate
 	}
 	if n.deferVote(v.untilVote); v.untilVote > 0 {
 		return &noVoteError{time.Now().Add(v.untilVote), whyYoung}
@@ -128,8 +132,9 @@ func (e *election) electors() []int {
 	return best
 }
 
-// outcome returns nil if the owner is elected.
-func (e *election) outcome() error {
+// run requests the votes of all nodes. It returns nil if the owner is elected.
+func (e *election) run(ctx context.Context) error {
+	e.r.runRound(ctx, e.t, e.r.windowFor(e.c.ttl), e.requestVote)
 	electors := e.electors()
 	if len(electors) >= e.t.quorum {
 		return nil
