@@ -46,7 +46,6 @@ type part struct {
 	unsure     bool      // a request that got no reply may still write the key
 	absent     time.Time // since when the node has had no key, by its replies to removals after that request
 	removed    time.Time // when the node last replied to a removal
-	lost       bool      // the last renewal found no key at the node, and no repair has begun
 }
 
 func (r *Backend) newClaim(q backend.Request, ttl time.Duration) *claim {
@@ -71,15 +70,8 @@ func (c *claim) noteKept(d time.Duration) {
 	}
 }
 
-// part returns the state of the claim at node i.
-func (c *claim) part(i int) part {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.at[i]
-}
-
-// cancelUpTo cancels the requests up to number that have not been sent. From now on, part shows all nodes that may have
-// the key.
+// cancelUpTo cancels the requests up to number that have not been sent. From now on, mayHaveKey is true for all nodes
+// that may have the key.
 func (c *claim) cancelUpTo(number uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -169,8 +161,11 @@ func (c *claim) remove(r *Backend, i int, number uint64, urgent bool, done func(
 		done(removed, err)
 	}
 	c.inOrder(i, func() {
+		c.mu.Lock()
+		mayHaveKey := c.at[i].mayHaveKey
+		c.mu.Unlock()
 		switch {
-		case !c.part(i).mayHaveKey: // for example because the request in progress was refused
+		case !mayHaveKey: // for example because the request in progress was refused
 			ended(false, true, nil)
 			return
 		case !urgent && n.isUnresponsive():

@@ -13,12 +13,10 @@ import (
 	"github.com/anylock/lock/redis/internal/exchange"
 )
 
-// The replies of renew.lua for a lease.
+// The answers of renew.lua for a lease. Negative answers are numbers of later requests.
 const (
-	leaseMissing = int64(0)
 	leaseRenewed = int64(1)
-	leaseOther   = int64(3)
-	leaseUnknown = int64(-1) // not a reply of the script: the reply does not count
+	leaseMissing = int64(2)
 )
 
 var errMissing = errors.New("it does not have the lease")
@@ -57,18 +55,36 @@ func (r *Backend) renewInRounds(ctx context.Context, list []*renewal) {
 // A renewal renews one lease, if a quorum still has the lease. Nodes that have lost the lease do not count, and get it
 // back afterwards.
 type renewal struct {
-	claim     *claim
-	ttl       time.Duration
-	number    uint64
-	sent      time.Time
-	have      int    // nodes that had the lease
-	lack      int    // nodes that replied that they had not
-	err       *error // receives the result
-	confirmed bool   // by a quorum; guarded by claim.mu
+	claim  *claim
+	ttl    time.Duration
+	number uint64
+	sent   time.Time
+	err    *error // receives the result
+
+	// Guarded by claim.mu.
+	answers   []int64 // by node; 0 for a node that has not replied
+	confirmed bool    // by a quorum
 }
 
 func (c *claim) newRenewal(ttl time.Duration, err *error) *renewal {
-	return &renewal{claim: c, ttl: ttl, number: c.number.Add(1), sent: time.Now(), err: err}
+	return &renewal{
+		claim: c, ttl: ttl, number: c.number.Add(1), sent: time.Now(), err: err, answers: make([]int64, len(c.at)),
+	}
+}
+
+// count returns how many nodes had the lease, and which replied that they had not.
+func (w *renewal) count() (have int, lack []int) {
+	w.claim.mu.Lock()
+	defer w.claim.mu.Unlock()
+	for i, answer := range w.answers {
+		switch answer {
+		case leaseRenewed:
+			have++
+		case leaseMissing:
+			lack = append(lack, i)
+		}
+	}
+	return have, lack
 }
 
 // renew renews leases in one round, and sets the error of each.
@@ -78,31 +94,28 @@ func (r *Backend) renew(ctx context.Context, list []*renewal) {
 		w.claim.noteKept(r.options.Timeout + w.ttl)
 	}
 	t := r.newTally()
-	t.mayEnd = func() bool {
-		return t.won() && !slices.ContainsFunc(list, func(w *renewal) bool { return !t.kept(w) && !t.lost(w) })
+	undecided := func(w *renewal) bool {
+		have, lack := w.count()
+		return max(have, len(lack)) < t.quorum
 	}
+	t.mayEnd = func() bool { return !slices.ContainsFunc(list, undecided) }
 	r.runRound(ctx, t, r.windowFor(shortest), func(i int, deliver deliverFunc) { r.renewAt(i, list, deliver) })
 	for _, w := range list {
-		switch {
-		case t.kept(w):
+		switch have, lack := w.count(); {
+		case have >= t.quorum:
 			r.repair(w)
-		case t.lost(w):
+		case len(lack) >= t.quorum:
 			*w.err = backend.ErrLost
 			r.abandon(w.claim) // a minority may have been renewed
 		default:
 			errs := t.nodeErrors()
-			for i, v := range t.verdicts {
-				if v == yes && w.claim.part(i).lost {
-					errs[i] = errMissing
-				}
+			for _, i := range lack {
+				errs[i] = errMissing
 			}
 			*w.err = r.noQuorum(errs)
 		}
 	}
 }
-
-func (t *tally) kept(w *renewal) bool { return w.have >= t.quorum }
-func (t *tally) lost(w *renewal) bool { return w.lack > len(t.verdicts)-t.quorum }
 
 // renewAt renews leases at node i.
 func (r *Backend) renewAt(i int, list []*renewal, deliver deliverFunc) {
@@ -123,61 +136,38 @@ func (r *Backend) renewAt(i int, list []*renewal, deliver deliverFunc) {
 		if err == nil {
 			err = f.Err()
 		}
-		if err != nil {
-			deliver(nil, err)
-			return
-		}
-		n.observe(clock, r.ban) // a key that still exists counts, whatever the clock did before
-		for k, w := range list {
-			answers[k] = r.noteAnswer(i, w, answers[k])
-		}
-		deliver(func() {
+		if err == nil {
+			n.observe(clock, r.ban) // a key that still exists counts, whatever the clock did before
 			for k, w := range list {
-				switch answers[k] {
-				case leaseRenewed:
-					w.have++
-				case leaseMissing, leaseOther:
-					w.lack++
-				}
+				r.noteAnswer(i, w, answers[k])
 			}
-		}, nil)
+		}
+		deliver(nil, err)
 	})
 }
 
-// noteAnswer records node i's answer to a renewal, and returns the answer that counts. If a quorum has already
-// confirmed the renewal, a node that has lost the lease gets it back at once. Otherwise it does when a quorum has.
-func (r *Backend) noteAnswer(i int, w *renewal, answer int64) int64 {
+// noteAnswer records node i's answer to a renewal. If a quorum has already confirmed the renewal, a node that has lost
+// the lease gets it back at once. Otherwise it does when a quorum has.
+func (r *Backend) noteAnswer(i int, w *renewal, answer int64) {
 	c := w.claim
 	c.continueFrom(answer)
 	c.mu.Lock()
-	p := &c.at[i]
-	if answer == leaseMissing && len(p.requests) > 0 {
-		answer = leaseUnknown // the request that writes the key to this node may still be in progress
-	}
+	w.answers[i] = answer
 	late := answer == leaseMissing && w.confirmed
-	p.lost = answer == leaseMissing && !late
 	c.mu.Unlock()
 	if late {
 		r.repairAt(i, w)
 	}
-	return answer
 }
 
 // repair puts a renewed lease back, in the background, on the nodes that had lost it. The lease counts there only from
 // the next renewal on, because counting it at once would revive a lease that has expired.
 func (r *Backend) repair(w *renewal) {
-	c := w.claim
-	var nodes []int
-	c.mu.Lock()
+	w.claim.mu.Lock()
 	w.confirmed = true
-	for i := range c.at {
-		if c.at[i].lost {
-			c.at[i].lost = false
-			nodes = append(nodes, i)
-		}
-	}
-	c.mu.Unlock()
-	for _, i := range nodes {
+	w.claim.mu.Unlock()
+	_, lack := w.count() // a node that replies just now may get the lease twice
+	for _, i := range lack {
 		r.repairAt(i, w) // if it fails, the next renewal detects the loss again
 	}
 }

@@ -61,7 +61,7 @@ func (r *Backend) heldClaim(ctx context.Context, q backend.Request) (*claim, err
 // continueFrom handles a node's reply to a renewal. If the node ignored the renewal, the claim continues from the
 // number in the reply.
 func (c *claim) continueFrom(answer int64) {
-	if answer >= leaseUnknown {
+	if answer >= 0 {
 		return
 	}
 	for last, old := uint64(-answer), c.number.Load(); old < last && !c.number.CompareAndSwap(old, last); {
