@@ -65,13 +65,6 @@ func (r *Backend) handshake(n *node, limit time.Duration, since time.Time) error
 	return found.unfit
 }
 
-// isUnfit reports whether a recent handshake has shown that the node must not vote.
-func (n *node) isUnfit(now time.Time) bool {
-	const pause = time.Second // then another handshake follows
-	found := n.lastHandshake()
-	return found.unfit != nil && now.Sub(found.at) < pause
-}
-
 func (r *Backend) requestHandshake(ctx context.Context, n *node) (handshake, error) {
 	pipe := n.client.Pipeline()
 	text := pipe.Info(ctx)
@@ -159,7 +152,7 @@ func (r *Backend) handshakeAll(ctx context.Context) error {
 	}
 	for i, err := range t.errs {
 		n := r.nodes[i]
-		if err != nil && (exchange.IsReply(err) && !exchange.Passing(err) || n.isUnfit(begun)) {
+		if err != nil && (exchange.IsReply(err) && !exchange.Passing(err) || n.lastHandshake().unfit != nil) {
 			return fmt.Errorf("node %s: %w", n.name, err)
 		}
 	}

@@ -213,6 +213,34 @@ func TestSameServerLater(t *testing.T) {
 	}
 }
 
+// A node that turns out, after opening, to be unusable is inspected at most once a second, however many votes are
+// requested.
+func TestUnusableNodeIsSpared(t *testing.T) {
+	t.Parallel()
+	f := startFleet(t, 3, redistest.Durable...)
+	f.bootstrap()
+	r := f.open()
+	release(t, acquire(t, r, req("warm", time.Minute)))
+	waitIdle(t, r)
+	c := redistest.Raw(t, f.nodes[2].Addr)
+	if err := errors.Join(
+		c.ConfigSet(t.Context(), "maxmemory", "100mb").Err(),
+		c.ConfigSet(t.Context(), "maxmemory-policy", "allkeys-lru").Err(),
+		c.Del(t.Context(), r.naming.birth()).Err(),
+	); err != nil {
+		t.Fatal(err)
+	}
+	begun, before := time.Now(), redistest.Commands(t, c)
+	for range 100 {
+		release(t, acquire(t, r, req("k", time.Minute)))
+	}
+	waitIdle(t, r)
+	most := 2 + int(time.Since(begun)/time.Second)
+	if n := redistest.Commands(t, c)["config|get"] - before["config|get"]; n < 1 || n > most {
+		t.Errorf("%d handshakes with an unusable node, want 1 to %d", n, most)
+	}
+}
+
 // New reports the same guarantees as opening by URL. It rejects a node that evicts keys, and fails without a quorum.
 func TestNewLearnsWhatOpeningLearns(t *testing.T) {
 	t.Parallel()
