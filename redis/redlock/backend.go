@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"sync"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -28,7 +27,6 @@ type Backend struct {
 	options    Options
 	naming     naming
 	guarantees backend.Guarantees
-	ban        time.Duration // how long a node has no vote after it has ended leases early
 	leases     *kit.Leases
 	closeOwned func() error // closes the clients that this Backend opened, once
 }
@@ -45,10 +43,7 @@ var (
 
 // newBackend returns a Backend that has made no request. If owned is true, Close closes the clients.
 func newBackend(clients []*redis.Client, o Options, owned bool) *Backend {
-	r := &Backend{
-		options: o, naming: newNaming(o.Namespace), guarantees: guarantees(o.MaxTTL),
-		ban: o.MaxTTL + backend.Margin(o.MaxTTL) + keepPad,
-	}
+	r := &Backend{options: o, naming: newNaming(o.Namespace), guarantees: guarantees(o.MaxTTL)}
 	r.closeOwned = sync.OnceValue(func() (err error) {
 		for _, n := range r.nodes {
 			if owned {

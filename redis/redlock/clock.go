@@ -3,6 +3,8 @@ package redlock
 import (
 	"cmp"
 	"time"
+
+	"github.com/anylock/lock/backend"
 )
 
 const (
@@ -52,6 +54,17 @@ func (s clockSample) step(ref clockSample) time.Duration {
 		return advanced - least
 	}
 	return 0
+}
+
+// observe compares n's clock with ours. A clock that was set forward has ended leases early, so the node loses its vote
+// for as long as one of them could have lasted. A clock that was set back ends them late, which harms nobody.
+func (r *Backend) observe(n *node, s clockSample) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.clock.observe(s) > 0 {
+		longest := r.options.MaxTTL
+		n.bannedUntil = s.received.Add(longest + backend.Margin(longest) + keepPad)
+	}
 }
 
 // trails reports whether s's clock may be behind o's, by at most fleetSkew. Both samples must be from one round.

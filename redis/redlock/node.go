@@ -117,16 +117,6 @@ func (n *node) postBool(q exchange.Request, done func(set bool, err error)) {
 	})
 }
 
-// observe compares the node's clock with ours. A clock that was set forward has ended leases early, so the node loses
-// its vote for as long as one of them could have lasted. A clock that was set back ends them late, which harms nobody.
-func (n *node) observe(s clockSample, ban time.Duration) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.clock.observe(s) > 0 {
-		n.bannedUntil = s.received.Add(ban)
-	}
-}
-
 // lastHandshake returns the last handshake that had a result.
 func (n *node) lastHandshake() handshake {
 	n.mu.Lock()

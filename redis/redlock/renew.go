@@ -137,7 +137,7 @@ func (r *Backend) renewAt(i int, list []*renewal, deliver deliverFunc) {
 			err = f.Err()
 		}
 		if err == nil {
-			n.observe(clock, r.ban) // a key that still exists counts, whatever the clock did before
+			r.observe(n, clock) // a key that still exists counts, whatever the clock did before
 			for k, w := range list {
 				r.noteAnswer(i, w, answers[k])
 			}

@@ -98,7 +98,7 @@ func (e *election) sendOnce(n *node, done func(vote, error)) {
 
 // checkVote returns why a vote does not count, or nil if it does.
 func (r *Backend) checkVote(n *node, v vote) error {
-	n.observe(v.clock, r.ban)
+	r.observe(n, v.clock)
 	switch v.result {
 	case voteHeld:
 		return &backend.HeldError{Holder: v.holder}
