@@ -76,16 +76,13 @@ func (r *Backend) examine(ctx context.Context) ([]backend.Finding, error) {
 func (r *Backend) examineNode(ctx context.Context, n *node) (clock clockSample, list []backend.Finding, err error) {
 	ctx, cancel := context.WithTimeout(ctx, r.options.Timeout)
 	defer cancel()
-	vote := r.handshake(n, r.options.Timeout, time.Now())
+	_ = r.handshake(n, r.options.Timeout, time.Now()) // notReady returns its error
 	reading, list, err := endpoint.Read(ctx, n.name, n.client)
 	if err != nil {
 		return clock, nil, err
 	}
-	if vote == nil {
-		vote = n.notReady()
-	}
 	if !reading.Clock.IsZero() {
 		clock = clockSample{reading.Clock.UnixMicro(), reading.Sent, reading.Received}
 	}
-	return clock, append(list, kit.Apply(nodeRules, n.name, vote)...), nil
+	return clock, append(list, kit.Apply(nodeRules, n.name, n.notReady())...), nil
 }

@@ -96,10 +96,7 @@ func (r *Backend) requestHandshake(ctx context.Context, n *node) (handshake, err
 	if reply.Err != nil {
 		return handshake{}, reply.Err
 	}
-	if list, ok := reply.V.([]any); ok && len(list) == 0 {
-		return handshake{}, errors.New("it was started again just now")
-	}
-	f := exchange.ReadFields(reply.V)
+	f := exchange.ReadFields(reply.V) // empty if the server has just been started again
 	found := handshake{run: run, record: f.Text(), born: f.Text()}
 	longest := f.Millis()
 	found.id, found.from, found.untilVote = f.Text(), f.Text(), f.Millis()
