@@ -36,23 +36,19 @@ func (r *Backend) noQuorum(errs []error) error {
 	return e
 }
 
-// mayPass reports whether a later attempt may get a quorum: because enough nodes have their vote or will get it or, if
-// slow is true, because the others did not reply in time or their connections broke.
+// mayPass reports whether a later attempt may get a quorum, because a quorum of the nodes has replied or, if slow is
+// true, was only too slow or lost its connections.
 func (e *noQuorumError) mayPass(slow bool) bool {
-	voters, missed := 0, 0
+	able := 0
 	for _, err := range e.errs {
-		var dial *net.OpError
-		switch {
-		case err == nil, errors.As(err, new(*noVoteError)):
-			voters++
-		case verdictOf(err) == no:
-		case exchange.IsReply(err), !exchange.Passing(err), errors.As(err, &dial) && dial.Op == "dial" && !isTimeout(err):
-			slow = false // the node is down or refuses requests
-		default:
-			missed++
+		op, ok := errors.AsType[*net.OpError](err)
+		isDown := ok && op.Op == "dial" && !isTimeout(err)
+		isSlow := exchange.Passing(err) && !exchange.IsReply(err) && !isDown
+		if verdictOf(err) != failed || slow && isSlow {
+			able++
 		}
 	}
-	return voters >= e.quorum || slow && missed > 0
+	return able >= e.quorum
 }
 
 func (e *noQuorumError) Error() string {

@@ -320,7 +320,8 @@ func TestRepeatsBesideNodeWithoutVote(t *testing.T) {
 		{[]error{barred, exchange.ErrNoAnswer, exchange.ErrNoAnswer}, true, false},
 		{[]error{barred, barred, exchange.ErrNoAnswer}, true, true},
 		{[]error{barred, nil, down}, true, true},
-		{[]error{barred, exchange.ErrNoAnswer, down}, false, false},
+		{[]error{barred, exchange.ErrNoAnswer, down}, true, false},
+		{[]error{exchange.ErrNoAnswer, down, down}, false, false},
 		{[]error{exchange.ErrNoAnswer, &backend.HeldError{}, exchange.ErrNoAnswer}, true, false},
 	} {
 		e := &noQuorumError{quorum: 2, errs: test.errs}
