@@ -57,7 +57,7 @@ func (r *Backend) holder(ctx context.Context, key string, ttl bool) (h backend.H
 // holder returns the holder that results from the replies, and how many nodes name it.
 func (t *tally) holder(answers []backend.Holder) (h backend.Holder, named int) {
 	best := mostNamed(answers)
-	if missing := len(t.verdicts) - t.number(yes); len(best) == 0 || len(best)+missing < t.quorum {
+	if len(best) == 0 || len(best)+t.missing() < t.quorum {
 		return backend.Holder{}, 0
 	}
 	h = best[0]
@@ -87,7 +87,7 @@ func (t *tally) quorumTTL(answers []backend.Holder) time.Duration {
 	const tolerance = 100 * time.Millisecond
 	slices.SortFunc(answers, func(a, b backend.Holder) int { return cmp.Compare(b.TTL, a.TTL) })
 	least := answers[min(t.quorum, len(answers))-1].TTL
-	if most := answers[max(t.quorum-(len(t.verdicts)-t.number(yes)), 1)-1].TTL; most-least > tolerance {
+	if most := answers[max(t.quorum-t.missing(), 1)-1].TTL; most-least > tolerance {
 		return 0
 	}
 	return least

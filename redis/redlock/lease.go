@@ -39,12 +39,12 @@ func (r *Backend) release(ctx context.Context, c *claim, all bool) (had bool, er
 	t := r.newTally()
 	removed := 0
 	if !all {
-		t.decided = func() bool { return removed >= t.quorum || t.number(yes)-removed > len(r.nodes)-t.quorum }
+		t.decided = func() bool { return removed >= t.quorum || t.number(yes)-removed >= t.quorum }
 	}
 	r.removeAll(ctx, t, c, r.windowFor(c.ttl), func() { removed++ })
 	switch free := t.number(yes); {
-	case free-removed > len(r.nodes)-t.quorum:
-		return false, backend.ErrLost // a quorum cannot have had it
+	case free-removed >= t.quorum:
+		return false, backend.ErrLost // a quorum did not have it
 	case free >= t.quorum:
 		return removed >= t.quorum, nil // if not, the claim may have been lost: missing replies would decide
 	}

@@ -35,7 +35,7 @@ func (r *Backend) list(ctx context.Context, prefix string) ([]string, error) {
 	}
 	var keys []string
 	for key, nodes := range found {
-		if nodes+len(t.verdicts)-t.number(yes) >= t.quorum {
+		if nodes+t.missing() >= t.quorum {
 			keys = append(keys, key)
 		}
 	}

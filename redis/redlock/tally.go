@@ -62,6 +62,9 @@ func (t *tally) number(v verdict) (n int) {
 // answered returns how many nodes have the verdict yes or no.
 func (t *tally) answered() int { return t.number(yes) + t.number(no) }
 
+// missing returns how many nodes have neither verdict.
+func (t *tally) missing() int { return len(t.verdicts) - t.answered() }
+
 // won reports whether a quorum of nodes has the verdict yes.
 func (t *tally) won() bool { return t.number(yes) >= t.quorum }
 

@@ -166,11 +166,10 @@ func (e *election) held() error {
 	if len(named) == 0 || e.t.answered() < e.t.quorum {
 		return nil
 	}
-	e.uncertain = len(named) <= len(e.votes)-e.t.quorum && !barred
-	var h backend.Holder
-	if best := mostNamed(named); len(best) >= e.t.quorum {
-		h = best[0]
-		h.Token = e.t.agreedToken(best)
+	e.uncertain = len(named) < e.t.quorum && !barred
+	h, by := e.t.holder(named)
+	if by < e.t.quorum {
+		h = backend.Holder{}
 	}
 	return &backend.HeldError{Holder: h}
 }
