@@ -39,7 +39,7 @@ func (r *Backend) release(ctx context.Context, c *claim, all bool) (had bool, er
 	t := r.newTally()
 	removed := 0
 	if !all {
-		t.decided = func() bool { return removed >= t.quorum || t.number(yes)-removed >= t.quorum }
+		t.decided = func() bool { return max(removed, t.number(yes)-removed) >= t.quorum }
 	}
 	r.removeAll(ctx, t, c, r.windowFor(c.ttl), func() { removed++ })
 	switch free := t.number(yes); {

@@ -37,19 +37,17 @@ func (r *Backend) sendBatch(ctx context.Context, lives []*kit.Life, ttls []time.
 	return ttls, errs
 }
 
-// renewAll renews leases. It repeats renewals that requests of another client of the lease have overtaken.
+// renewAll renews leases, in concurrent rounds of up to 64. It repeats, once, renewals that requests of another client of
+// the lease have overtaken.
 func (r *Backend) renewAll(ctx context.Context, list []*renewal) {
-	r.renewInRounds(ctx, list)
-	r.renewInRounds(ctx, repeatOvertaken(list))
-}
-
-// renewInRounds renews leases in concurrent rounds, each of up to 64 leases.
-func (r *Backend) renewInRounds(ctx context.Context, list []*renewal) {
-	var rounds sync.WaitGroup
-	for chunk := range slices.Chunk(list, exchange.ScriptLeases) {
-		rounds.Go(func() { r.renew(ctx, chunk) })
+	for range 2 {
+		var rounds sync.WaitGroup
+		for chunk := range slices.Chunk(list, exchange.ScriptLeases) {
+			rounds.Go(func() { r.renew(ctx, chunk) })
+		}
+		rounds.Wait()
+		list = repeatOvertaken(list)
 	}
-	rounds.Wait()
 }
 
 // A renewal renews one lease, if a quorum still has the lease. Nodes that have lost the lease do not count, and get it
@@ -103,6 +101,7 @@ func (r *Backend) renew(ctx context.Context, list []*renewal) {
 	for _, w := range list {
 		switch have, lack := w.count(); {
 		case have >= t.quorum:
+			*w.err = nil // a repeated renewal had an error
 			r.repair(w)
 		case len(lack) >= t.quorum:
 			*w.err = backend.ErrLost

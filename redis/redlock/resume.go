@@ -76,7 +76,6 @@ func repeatOvertaken(list []*renewal) (again []*renewal) {
 		if *w.err == nil || errors.Is(*w.err, backend.ErrLost) || w.claim.number.Load() <= w.number {
 			continue
 		}
-		*w.err = nil
 		again = append(again, w.claim.newRenewal(w.ttl, w.err))
 	}
 	return again
