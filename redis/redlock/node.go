@@ -124,19 +124,25 @@ func (n *node) lastHandshake() handshake {
 	return n.found
 }
 
-// deferVote records for how long the node has no vote, according to its reply to a vote request. That it replied so
-// shows that it needs no handshake.
-func (n *node) deferVote(d time.Duration) {
+// noteVote records for how long the node has no vote, according to its reply to a vote request. That it replied so
+// shows that it needs no handshake. noteVote returns why the node has no vote; nil if it has one.
+func (n *node) noteVote(d time.Duration) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.handshakeErr, n.noVoteUntil = nil, time.Now().Add(d)
+	now := time.Now()
+	n.handshakeErr, n.noVoteUntil = nil, now.Add(d)
+	return n.notReadyLocked(now)
 }
 
 // notReady returns why the node has no vote, as far as is known; nil if it has one.
 func (n *node) notReady() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	switch now := time.Now(); {
+	return n.notReadyLocked(time.Now())
+}
+
+func (n *node) notReadyLocked(now time.Time) error {
+	switch {
 	case n.handshakeErr != nil:
 		return n.handshakeErr
 	case n.found.unfit != nil:

@@ -105,10 +105,7 @@ func (r *Backend) checkVote(n *node, v vote) error {
 	case voteLate:
 		return errLate
 	}
-	if n.deferVote(v.untilVote); v.untilVote > 0 {
-		return &noVoteError{time.Now().Add(v.untilVote), whyYoung}
-	}
-	return n.notReady()
+	return n.noteVote(v.untilVote)
 }
 
 // electors returns the nodes of the largest set of counting votes whose clocks agree: each with the clock furthest
