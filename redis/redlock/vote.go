@@ -153,17 +153,15 @@ func (e *election) run(ctx context.Context) error {
 // the release may not have reached a slow node yet.
 func (e *election) held() error {
 	var named []backend.Holder
-	barred := false
-	for i, v := range e.votes {
+	for _, v := range e.votes {
 		if v.result == voteHeld {
 			named = append(named, v.holder)
 		}
-		barred = barred || errors.As(e.t.errs[i], new(*noVoteError))
 	}
 	if len(named) == 0 || e.t.answered() < e.t.quorum {
 		return nil
 	}
-	e.uncertain = len(named) < e.t.quorum && !barred
+	e.uncertain = e.t.number(no) < e.t.quorum
 	h, by := e.t.holder(named)
 	if by < e.t.quorum {
 		h = backend.Holder{}
