@@ -27,7 +27,7 @@ type candidate struct {
 
 	// Of the last attempt.
 	busy      *backend.HeldError // its refusal by a quorum; nil if there was none
-	uncertain bool               // that of its election
+	uncertain bool               // so few nodes refused that the others could have granted the key if they had replied
 }
 
 func (r *Backend) newCandidate(q backend.Request) *candidate {
@@ -59,7 +59,7 @@ func (a *candidate) try(ctx context.Context) (backend.Lease, error) {
 func (a *candidate) mayRepeat(err error) bool {
 	waited := time.Since(a.begun)
 	if !a.q.Wait {
-		return a.uncertain && waited < a.r.options.Timeout
+		return a.busy != nil && a.uncertain && waited < a.r.options.Timeout
 	}
 	none, failed := errors.AsType[*noQuorumError](err)
 	return failed && none.mayPass(waited < slowStart)
@@ -85,7 +85,8 @@ func (a *candidate) elect(ctx context.Context) (backend.Lease, error) {
 		e.chosen = token
 		err = e.run(ctx)
 	}
-	if a.uncertain = e.uncertain; err != nil {
+	a.uncertain = e.t.number(no) < e.t.quorum
+	if err != nil {
 		r.withdraw(c, e.number)
 		return nil, err
 	}

@@ -19,8 +19,6 @@ type election struct {
 	chosen uint64 // the token that the owner has chosen after an earlier election; 0 if there was none
 	t      *tally // its begin is before the first request
 	votes  []vote // by node; a vote counts if the node's verdict is yes
-
-	uncertain bool // refused by so few nodes that the others could have granted the key if they had replied
 }
 
 func (r *Backend) newElection(c *claim) *election {
@@ -161,7 +159,6 @@ func (e *election) held() error {
 	if len(named) == 0 || e.t.answered() < e.t.quorum {
 		return nil
 	}
-	e.uncertain = e.t.number(no) < e.t.quorum
 	h, by := e.t.holder(named)
 	if by < e.t.quorum {
 		h = backend.Holder{}
