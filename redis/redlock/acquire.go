@@ -73,11 +73,12 @@ func (a *candidate) cleanUp() {
 }
 
 // elect makes one attempt, and withdraws the attempt if it fails. If the electors have not stored the same token, the
-// owner chooses the greatest, and is elected again by nodes that store this token and still have its key.
+// owner chooses the greatest, and is elected again by nodes that store this token and still have its key. The deadline
+// counts from the first election: once its votes have expired, another owner may have got a greater token.
 func (a *candidate) elect(ctx context.Context) (backend.Lease, error) {
 	r, c := a.r, a.c
 	e := r.newElection(c)
-	begun := e.t.begun // the keys of both elections are kept for a TTL from then on
+	begun := e.t.begun
 	err := e.run(ctx)
 	token, stored := e.token()
 	if err == nil && !stored {
