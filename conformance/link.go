@@ -49,7 +49,7 @@ type Link interface {
 	// link accepts new ones. Heal breaks the connections that lost data.
 	Drop(d Direction)
 
-	// Delay delays the data in direction d by the given time, until Heal.
+	// Delay delays the data in direction d by the given time, until Heal. A message may arrive in parts.
 	Delay(d Direction, by time.Duration)
 
 	// Heal ends every fault.

@@ -122,9 +122,13 @@ type way struct {
 
 // An arrival is a piece of data, or the end of the connection if data is nil.
 type arrival struct {
-	data []byte
-	at   time.Time
+	data  []byte
+	at    time.Time
+	begun bool // its first byte has been forwarded
 }
+
+// restLater is how long after the first byte of delayed data the rest follows, so that a receiver reads only a part.
+const restLater = 2 * time.Millisecond
 
 // read queues arriving data until the sender, or both sides, have ended the connection.
 func (w *way) read() {
@@ -192,7 +196,7 @@ func (w *way) receive(data []byte) {
 		w.conn.lossy = true
 		return
 	}
-	w.queue = append(w.queue, arrival{data, time.Now()})
+	w.queue = append(w.queue, arrival{data: data, at: time.Now()})
 	w.wake()
 }
 
@@ -232,6 +236,9 @@ func (w *way) stage() (changed <-chan struct{}, wait time.Duration) {
 		return l.changed, 0
 	}
 	n := len(next.data)
+	if f.delay > 0 && !next.begun {
+		n, next.begun, next.at = 1, true, next.at.Add(restLater)
+	}
 	if f.cutting {
 		n = int(min(int64(n), f.left))
 		if f.left -= int64(n); f.left == 0 {

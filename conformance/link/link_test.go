@@ -532,3 +532,27 @@ func TestBadUpstreamAddress(t *testing.T) {
 	l := newLink(t, "no such host.:1")
 	dial(t, l.Addrs()[0]).ended()
 }
+
+// A receiver that reads once may read only a part of delayed data.
+func TestDelayedDataComesInParts(t *testing.T) {
+	e := newEcho(t)
+	l := newLink(t, e.addr)
+	c := dial(t, l.Addrs()[0])
+	c.ping()
+	l.Delay(fromStore, 20*time.Millisecond)
+	const attempts = 10 // a busy machine may be slow, but not every time
+	for range attempts {
+		c.send("ping")
+		c.SetReadDeadline(time.Now().Add(soon))
+		buf := make([]byte, len("ping"))
+		n, err := c.Read(buf)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n < len(buf) {
+			c.get("ping"[n:])
+			return
+		}
+	}
+	t.Errorf("in %d attempts, all data came at once", attempts)
+}
