@@ -16,8 +16,8 @@ var agedChecks = []Check{
 		Name: "AgedThingsStand",
 		Rule: "rules 3, 7 and 9: age ends nothing: after more than 30 seconds, and in fake time after minutes, an hour and " +
 			"a day, a waiter still waits, in its place, and learns of a release; a lease of a longer TTL is held, and so is " +
-			"one that is renewed; the tokens of a key that was free for as long still increase; a client that made no " +
-			"request for as long has its lease, and is served",
+			"one that is renewed, but not one of a shorter TTL; the tokens of a key that was free for as long still " +
+			"increase; a client that made no request for as long has its lease, and is served",
 		lasts:         agedFor + soon,
 		lastsInBubble: agedDay + soon,
 		run:           agedThingsStand,
@@ -76,6 +76,7 @@ func agedThingsStand(t *trial) {
 		{1, func() { t.agedWait(hour, 3600*day) }},
 		{1, func() { t.agedWait(20*time.Second, 30*day) }},
 		{1, func() { t.agedWait(12*time.Second, time.Hour) }},
+		{3, t.agedExpiries},
 	}
 	for _, age := range minutes[1:] {
 		parts = append(parts, agedPart{2, func() { t.agedQueue(age) }})
@@ -156,6 +157,28 @@ func (t *trial) agedLease(age time.Duration) {
 		t.fatalf("Lost is closed before the deadline of a lease of %v", g.ttl)
 	}
 	t.release(g)
+}
+
+// agedExpiries lets leases end whose TTL is longer than the heartbeat of a client. One of their keys is waited for.
+func (t *trial) agedExpiries() {
+	ttl := t.g.Round(min(20*time.Second, t.longest()))
+	tried, waited := t.acquire(t.a, t.newKey(), ttl), t.acquire(t.a, t.newKey(), ttl)
+	renewed := t.acquire(t.a, t.newKey(), t.long())
+	renewed.ttl, renewed.before = ttl, time.Now()
+	t.renew(renewed, ttl)
+	renewed.after = time.Now()
+	w := t.wait(t.b, waited.key, t.long())
+	for _, g := range []*grant{tried, renewed} {
+		t.passesUntil(g.Deadline().Add(-time.Second))
+		t.losesOnTime(g)
+		t.succeeds(t.b, g, tick)
+	}
+	bound := time.Until(t.lastRefusal(waited.after, ttl)) + t.handOff()
+	next := w.granted(t, bound, fmt.Sprintf("after the end of a lease of %v", ttl))
+	if early := waited.Deadline().Sub(next.after); early > 0 {
+		t.doubleGrant("a waiter was granted the key %v before the holder's deadline", early)
+	}
+	t.release(next)
 }
 
 // agedReader lets a writer wait for a reader, and another reader behind the writer. For age, nobody makes a request.

@@ -86,7 +86,7 @@ func (c *client) repeatsRefused(r backend.Request, n int) bool {
 // sendsAgain reports whether an attempt that failed with err is sent again, as a bug. n is how often it was sent.
 func (c *client) sendsAgain(ctx context.Context, r backend.Request, err error, n int) bool {
 	return err != nil && n == 1 && c.wire != nil && ctx.Err() == nil && !errors.Is(err, errRefused) &&
-		(!r.Wait && c.is(copiesAttempt) || r.Wait && c.is(copiesWait))
+		(!r.Wait && c.is(copiesAttempt, repeatKept, repeatToken) || r.Wait && c.is(copiesWait))
 }
 
 // opensOddly opens a client with a bug of first opens, if the server has one.

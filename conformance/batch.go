@@ -98,7 +98,8 @@ func largeBatchRenewsEach(t *trial) {
 	})
 }
 
-// batchShortens renews the batch again, and some of its leases for less time than they have left.
+// batchShortens renews the leases again, some for less time than they have left. It makes batches of likely sizes of a
+// frame, which therefore leave no part of a frame.
 func (t *trial) batchShortens(grants []*grant, batch []backend.Renewal, released func(i int) bool) {
 	for i := range batch {
 		if i%5 == 3 {
@@ -106,14 +107,23 @@ func (t *trial) batchShortens(grants []*grant, batch []backend.Renewal, released
 		}
 	}
 	before := time.Now()
-	errs := t.batcher().RenewBatch(t.ctx, batch)
+	var errs []error
+	for n, most := 0, 512; n < len(batch); n += most {
+		for most > len(batch)-n {
+			most /= 2
+		}
+		errs = append(errs, t.batcher().RenewBatch(t.ctx, batch[n:n+most])...)
+	}
 	after := time.Now()
 	t.answeredAll(errs, before)
+	if len(errs) != len(batch) {
+		t.fatalf("batches of %d leases have %d errors", len(batch), len(errs))
+	}
 	for i, g := range grants {
 		switch {
 		case released(i):
 		case errs[i] != nil:
-			t.fatalf("lease %d of a second batch of %d: %v", i, len(batch), errs[i])
+			t.fatalf("lease %d of %d, in a batch whose size is a power of two: %v", i, len(batch), errs[i])
 		default:
 			t.keepsDeadline(g, batch[i].TTL, before, after, "RenewBatch")
 		}

@@ -337,7 +337,7 @@ func (b *cutBatch) disturb(f batchFault) {
 			t.fatalf("lease %d of a batch of %d %s: the error is %v, and the deadline has moved by %v", i, n, f.what, err,
 				g.Deadline().Sub(old[i]))
 		default:
-			t.uncertain(err, fmt.Sprintf("renewal of live lease %d of a batch of %d %s", i, n, f.what))
+			t.uncertain(ctx, err, fmt.Sprintf("renewal of live lease %d of a batch of %d %s", i, n, f.what))
 			if b.hasTTL {
 				t.remains(g, b.ttl, "RenewBatch "+f.what)
 			}

@@ -301,16 +301,17 @@ func cancelledAfterGrant(t *trial) {
 	t.cancelledAfterOpen()
 }
 
-// cancelledAfterOpen ends the context with which a client was opened. The client must serve as before.
+// cancelledAfterOpen lets the deadline pass of the context with which a client was opened. The client must serve as
+// before.
 func (t *trial) cancelledAfterOpen() {
-	ctx, cancel := context.WithCancel(t.ctx)
+	ctx, cancel := context.WithTimeout(t.ctx, t.passing())
 	defer cancel()
 	c := t.openWith(ctx)
 	g := t.acquire(c, t.newKey(), t.long())
 	busy := t.acquire(t.a, t.newKey(), t.long())
 	w := t.wait(c, busy.key, t.long())
 	t.arrived(busy.key, 1)
-	cancel()
+	<-ctx.Done()
 	t.refusedFor(t.b, g, t.short()/2)
 	t.heldBy(g)
 	w.stillWaits(t, busy, t.rule)

@@ -85,6 +85,10 @@ func (c *client) Acquire(ctx context.Context, r backend.Request) (backend.Lease,
 		}
 		return nil, err
 	}
+	if c.is(ownInspect) {
+		c.byOwner.Store(r.Key, life)
+	}
+	c.renewsEvery(r)
 	return c.bend(ctx, life, r), nil
 }
 
@@ -302,6 +306,7 @@ func (c *client) await(ctx context.Context, r backend.Request, a answer) (grante
 	case <-tired:
 		return granted{}, context.DeadlineExceeded
 	case <-ctx.Done():
+		c.leavesTurn(p)
 		if err, odd := c.endsOddly(ctx, r, p); odd {
 			return granted{}, err
 		}

@@ -59,6 +59,11 @@ type client struct {
 
 	listener  listener
 	shifted   shifted
+	stale     atomic.Bool  // an answer to a cancelled request is left, as a bug
+	lists     sync.Map     // results of List, by prefix, as a bug
+	byOwner   sync.Map     // the last lease of each owner, or of each key, as a bug
+	until     time.Time    // when requests begin to fail, as a bug
+	deaf      atomic.Bool  // no notification arrives any more, as a bug
 	requested atomic.Int64 // when the last request was made
 
 	events clientEvents
@@ -91,7 +96,7 @@ func (c *client) do(ctx context.Context, serve func()) error {
 	if err := c.server.hungUp(); err != nil {
 		return err
 	}
-	if err := c.wakesUp(); err != nil {
+	if err := errors.Join(c.wakesUp(), c.timesOutSince()); err != nil {
 		return err
 	}
 	serve = c.server.atRequest(serve)
@@ -170,6 +175,9 @@ func (c *client) Inspect(ctx context.Context, key string) (h backend.Holder, err
 		return h, err
 	}
 	ctx = c.only(ctx, "Inspect under way ignores cancellation")
+	if own, ok := c.ownHolder(key); ok {
+		return own, nil
+	}
 	found, err := c.inspectOddly(ctx, key)
 	if err != nil {
 		c.keeps(inspectLeaks)
@@ -195,6 +203,9 @@ func (c *client) Inspect(ctx context.Context, key string) (h backend.Holder, err
 func (c *client) RenewBatch(ctx context.Context, renewals []backend.Renewal) []error {
 	if ctx.Err() != nil && c.is("batch whose context has ended has no answers") {
 		return nil
+	}
+	if errs, failed := c.batchAtOnce(len(renewals)); failed {
+		return errs
 	}
 	if errs, done := c.batchAlone(ctx, renewals); done {
 		return errs
@@ -269,6 +280,9 @@ func (c *client) RenewBatch(ctx context.Context, renewals []backend.Renewal) []e
 		if err := hidden[r.Lease]; err != nil {
 			errs[i] = err
 		}
+	}
+	for i := range errs {
+		errs[i] = c.cancelled(errs[i], batchCancels)
 	}
 	answered()
 	watched(errs)
@@ -356,6 +370,9 @@ func (q requests) RenewLease(ctx context.Context, l *kit.Life, ttl time.Duration
 	if done, err := q.addsReader(ctx, l, ttl); done {
 		return ttl, err
 	}
+	if q.c.takesAnswer(renewalShifts, func() { q.c.renewed(l, ttl) }) {
+		return ttl, nil
+	}
 	begun := time.Now()
 	joined, end := q.c.joins(l)
 	if joined {
@@ -385,6 +402,9 @@ func (q requests) RenewLease(ctx context.Context, l *kit.Life, ttl time.Duration
 		return 0, refused
 	}
 	if err != nil {
+		if q.c.leavesAnswer(ctx, renewalShifts); errors.Is(err, errReset) && q.c.is(renewalKept) {
+			return q.renewsAgain(ctx, l, ttl, begun)
+		}
 		if _, batch := q.c.narrow.inBatch.Load(l.Owner()); batch {
 			q.c.keeps(batchLeaks)
 		}
@@ -440,6 +460,7 @@ func (q requests) ReleaseLease(ctx context.Context, l *kit.Life) error {
 	if !ok {
 		return backend.ErrLost
 	}
+	q.c.byOwner.Delete(l.Key())
 	q.c.forgetsResumed(l)
 	q.c.keep("client keeps released leases", l)
 	if l.Shared() {

@@ -196,7 +196,7 @@ func waitingPollsSeldom(t *trial) {
 		waits = append(waits, t.wait(c, busy.key, t.long()))
 	}
 	t.arrived(busy.key, waiters)
-	t.renew(busy, t.long())
+	t.renew(busy, t.longest()) // a waiter's timer must not overflow
 	if n := sent() / float64(waiters); n > most {
 		t.breaks(10, "each of %d waiters sends as much as %.0f attempts a second", waiters, n)
 	}

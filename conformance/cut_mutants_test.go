@@ -44,8 +44,10 @@ func (c *client) cutAttempt(r backend.Request, err error) error {
 		return backend.ErrHeld
 	case c.is("lease that its client has not heard of does not end"):
 		c.server.renew(r.Key, r.Owner, c, time.Hour)
+	case r.Wait:
+		return c.cancelled(err, cutWaitCancels)
 	}
-	return err
+	return c.cancelled(err, cutCancels)
 }
 
 // staysQueued adds a waiter to the queue of r's key if another owner holds the key, and reports whether it did.

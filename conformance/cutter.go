@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 )
 
 const (
@@ -214,8 +215,16 @@ func (x *cutter) acquire() *grant {
 	return g
 }
 
+// contextLives fails if err, of a request with ctx, is a context's error although ctx has not ended.
+func (t *trial) contextLives(ctx context.Context, err error, what string) {
+	if kit.IsContextError(err) && !kit.Ended(ctx) {
+		t.breaks(4, "%s: %v, although its context has not ended", what, err)
+	}
+}
+
 // unsure fails if err, of a request that was cut, reports a certain outcome.
 func (x *cutter) unsure(err error, what string) {
+	x.t.contextLives(x.t.ctx, err, what+x.where())
 	ended := errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 	for _, certain := range []error{
 		backend.ErrHeld, backend.ErrLost, backend.ErrClosed, backend.ErrInvalid, errors.ErrUnsupported,

@@ -14,12 +14,13 @@ const (
 	endedPolls        = "Release whose context has ended wakes the next waiter by a timer"
 	releasesTurns     = "each of several Releases at once gives the key to a waiter"
 	cancelLoses       = "Renew that is cancelled under way closes Lost"
+	resumeTakes       = "resume by the lease's own client stops the timer of its first lease"
 )
 
 // hasOddLives reports whether leases of the client are oddLives.
 func (c *client) hasOddLives() bool {
 	return c.is(readersOldTimer, closeKeepsWaited, closeKeepsRenewed, renewEndsWith, endedPolls, releasesTurns,
-		cancelLoses) ||
+		cancelLoses, renewalCancels, releaseCancels, resumeTakes) ||
 		slices.ContainsFunc(lifeMutants, func(m mutant) bool { return c.is(m.bug) })
 }
 
@@ -29,7 +30,21 @@ func (o *oddLife) losesUnlessClosed() {
 	if o.c.leases.Closed() && (queued && o.is(closeKeepsWaited) || o.renewed.Load() && o.is(closeKeepsRenewed)) {
 		return
 	}
+	if o.taken.Load() && !time.Now().Before(o.Deadline()) {
+		return
+	}
 	o.loses()
+}
+
+// takesTimer registers o as the lease of its owner. If o was resumed by the client that had it, the timer of the first
+// lease is lost, as a bug.
+func (o *oddLife) takesTimer(resumed bool) {
+	if !o.is(resumeTakes) {
+		return
+	}
+	if first, again := o.c.byOwner.Swap(o.Owner(), o); again && resumed {
+		first.(*oddLife).taken.Store(true)
+	}
 }
 
 // renewsUntil ends the lease at the deadline of ctx, with which it was renewed, as a bug.

@@ -103,6 +103,7 @@ type happened struct {
 	gap, over bool      // the key is released, and granted to nobody yet; this ends now
 	arrivals  int       // how many waiters have come
 	number    int       // of the last grant, among those of all keys
+	due       time.Time // when the lease would end if it were not renewed
 }
 
 // clientEvents is what has happened to a client, for eventMutants.
@@ -221,12 +222,12 @@ func (s *server) allLeave(e *entry, client *client) {
 
 // arrivesAfterEvents applies the bugs of a waiter that comes. It reports whether the waiter is parked.
 func (s *server) arrivesAfterEvents(e *entry, p *place) (parked bool) {
-	const number = 130
 	e.happened.arrivals++
 	if e.happened.allLeft == p.client && s.is(allLeftPolls) {
 		p.silenced = true
 	}
-	if len(e.queue) != number-1 || e.parked || !s.is(parks130) {
+	number := len(e.queue) + 1
+	if e.parked || !(number == 130 && s.is(parks130)) && !(number == 260 && s.is(parks260)) {
 		return false
 	}
 	e.parked = true

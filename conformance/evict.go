@@ -59,6 +59,10 @@ func (t *trial) evicted(ttl time.Duration) *grant {
 func evictedReleaseSparesNewHolder(t *trial) {
 	stale := t.evicted(t.long())
 	fresh := t.acquire(t.b, stale.key, t.long())
+	if h := t.inspectBy(t.a, fresh.key); h.Owner != fresh.owner && fresh.live(time.Now()) {
+		t.breaksText(inspectRule, "Inspect by the client of a lease that the store had dropped: %q holds the key, want %q",
+			h.Owner, fresh.owner)
+	}
 	t.wantLost("Release of a lease that the store had dropped", func() error { return stale.Release(t.ctx) })
 	t.heldBy(fresh)
 	t.isLost(stale.Release(t.ctx), "second Release of a lease that the store had dropped")

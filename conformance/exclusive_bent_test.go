@@ -23,6 +23,8 @@ var exclusiveBent = []string{
 	crowdTimer,
 	"stale release makes the client forget its next lease of the key",
 	"OnLost calls under the lock of Deadline",
+	onLostLock,
+	deadlineWaits,
 	"OnLost calls before Lost closes when its client is closed",
 	"OnLost calls before Lost closes when a renewal hears of the loss",
 	"OnLost forgets its functions when a batch renews the lease",
@@ -80,7 +82,7 @@ func (b *bent) loses() {
 		t.mu.Lock()
 		fs := t.calls
 		t.mu.Unlock()
-		if b.is("OnLost calls under the lock of Deadline") {
+		if b.is("OnLost calls under the lock of Deadline", onLostLock) {
 			defer b.lock()()
 		}
 		for _, f := range fs {
@@ -117,6 +119,9 @@ func (b *bent) lock() (unlock func()) {
 }
 
 func (b *bent) onLostAlone(f func()) {
+	if b.is(onLostLock) {
+		defer b.lock()()
+	}
 	t := b.alone
 	t.mu.Lock()
 	over := t.over
@@ -138,6 +143,9 @@ func (b *bent) lostAlone() <-chan struct{} {
 func (b *bent) deadlineAlone() time.Time {
 	if b.is("OnLost calls under the lock of Deadline") {
 		defer b.lock()()
+	}
+	for b.is(deadlineWaits) && b.renewing.Load() > 0 && isOpen(b.c.server.stop) {
+		time.Sleep(100 * time.Microsecond) // sleeps: a renewal is under way
 	}
 	if d := b.batched.Load(); d != nil && b.is("batch that meets a Renew keeps the later deadline") {
 		if end := b.Life.Deadline(); end.After(*d) {

@@ -3,13 +3,15 @@ package conformance
 import (
 	"context"
 	"time"
+
+	"github.com/anylock/lock/backend"
 )
 
 var faultyHolderChecks = []Check{
 	{
 		Name: "FaultyHolderKeepsQueue",
-		Rule: "rules 5 and 9: a renewal or release whose connection breaks, and whatever the client repeats of it, drops no " +
-			"waiter and, where Guarantees.FIFO, changes no order",
+		Rule: "rules 5 and 9: a renewal, release or Break whose connection breaks, and whatever the client repeats of it, " +
+			"drops no waiter, ends no other lease and, where Guarantees.FIFO, changes no order",
 		Needs: []Need{needsLinked},
 		run:   faultyHolderKeepsQueue,
 	},
@@ -20,6 +22,12 @@ func faultyHolderKeepsQueue(t *trial) {
 	const patience = 50 * time.Millisecond
 	requests := append(t.renewals(), renewal{"Release",
 		func(ctx context.Context, g *grant, _ time.Duration) error { return g.Release(ctx) }})
+	renewals := len(requests) - 1
+	if _, ok := t.a.(backend.Breaker); ok {
+		requests = append(requests, renewal{"Break", func(ctx context.Context, g *grant, _ time.Duration) error {
+			return g.client.(backend.Breaker).Break(ctx, g.key, g.owner)
+		}})
+	}
 	t.inChunks(2*len(requests), 3, func(i int) {
 		request, hold := requests[i/2], Direction(i%2)
 		c, link := t.linked()
@@ -38,7 +46,7 @@ func faultyHolderKeepsQueue(t *trial) {
 		link.Heal()
 		_ = call.ends(t, 2*recovery, request.what+" whose connection broke") // other checks test the result
 		t.usable(c)
-		if request.what != "Release" && !t.mayEndLeases() {
+		if i/2 < renewals && !t.mayEndLeases() {
 			for _, w := range l.waits {
 				w.stillWaits(t, g, t.rule)
 			}

@@ -16,8 +16,8 @@ var inputChecks = []Check{
 	},
 	{
 		Name: "ExtremesAreAccepted",
-		Rule: "every store takes TTLs from a nanosecond to Guarantees.MaxTTL and owners up to MaxOwnerLen, of any " +
-			"characters, also with the longest key",
+		Rule: "every store takes TTLs from a nanosecond to Guarantees.MaxTTL, also while others wait, and owners up to " +
+			"MaxOwnerLen, of any characters, also with the longest key",
 		run: extremesAreAccepted,
 	},
 }
@@ -88,7 +88,7 @@ func extremesAreAccepted(t *trial) {
 		t.renew(g, t.long())
 		t.release(g)
 	}
-	for _, ttl := range []time.Duration{t.longest(), 31 * 24 * time.Hour, 25 * 24 * time.Hour, time.Hour} {
+	for i, ttl := range []time.Duration{t.longest(), 31 * 24 * time.Hour, 25 * 24 * time.Hour, time.Hour} {
 		g := t.acquire(t.a, t.newKey(), min(ttl, t.longest()))
 		ttl = g.ttl
 		if least := backend.Deadline(g.before, t.kept(ttl)); g.Deadline().Before(least) {
@@ -96,7 +96,14 @@ func extremesAreAccepted(t *trial) {
 		}
 		t.heldBy(g)
 		t.describes(g, ttl)
+		if i > 0 {
+			t.release(g)
+			continue
+		}
+		w := t.wait(t.b, g.key, t.long())
+		t.arrived(g.key, 1)
 		t.release(g)
+		t.release(w.granted(t, t.handOff(), "after the release of a lease of MaxTTL"))
 	}
 	// A lease with a tiny TTL may expire before the reply arrives. It must do no harm.
 	for _, ttl := range []time.Duration{1, time.Microsecond, time.Millisecond} {

@@ -92,6 +92,17 @@ func (t *trial) shrinksTTL(shared bool, way renewal) {
 
 func inspectAfterExpiry(t *trial) {
 	g := t.acquire(t.a, t.key, t.short())
+	time.Sleep(time.Until(g.Deadline()))
+	const most = 2 // a store may stand still between its look at the expiry and the answer
+	negative, pause := 0, max(time.Millisecond, t.g.MaxLate/64)
+	for last := t.lastRefusal(g.after, g.ttl); time.Now().Before(last); time.Sleep(pause) {
+		if t.inspect(t.key).TTL < 0 { // the store has not removed the lease yet
+			negative++
+		}
+	}
+	if negative > most {
+		t.fatalf("Inspect has returned a negative TTL %d times", negative)
+	}
 	t.expire(g)
 	t.staysFree(t.key, "after expiry")
 	if h := t.inspectBy(t.a, t.key); h != (backend.Holder{}) {

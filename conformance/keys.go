@@ -130,6 +130,8 @@ func keysAreInjective(t *trial) {
 		k + "=", k + "%=",
 		k + `\x00`, k + `\n`, k + "&#47;", k + "'", k + `"`, k + "''", k + "$", k + "$1", k + "#", k + "~", k + "!", k + "^",
 		k + "`",
+		// characters of four bytes
+		k + "\U0001f511", k + "\U0001f512",
 		// not UTF-8
 		k + "\xff", k + "\xc3", k + "\xc3\x28", k + "\xed\xa0\x80", k + "\ufffd", k + "\xfe",
 		// names that stores use themselves
@@ -150,6 +152,9 @@ func keysAreLong(t *trial) {
 	}
 	for _, end := range []string{"a", "b", "A", "\x00", "\xff", "/", " "} {
 		keys = append(keys, t.pad(backend.MaxKeyLen-1, end), t.pad(backend.MaxKeyLen, end))
+	}
+	for _, middle := range []string{"a", "b"} {
+		keys = append(keys, t.key+strings.Repeat("x", 400)+middle+strings.Repeat("x", 400))
 	}
 	// Keys whose bytes have to be escaped become the longest.
 	escaped := t.key + strings.Repeat("\x00", backend.MaxKeyLen-1-len(t.key))

@@ -9,6 +9,7 @@ import (
 
 func killedHolderFreesKey(t *trial) {
 	p := t.process(0)
+	t.operatesOn(p)
 	waited, tried := t.remoteHold(p, t.key, t.short()), t.remoteHold(p, t.newKey(), t.short())
 	w := t.wait(t.b, waited.key, t.long())
 	p.Kill()
@@ -16,6 +17,28 @@ func killedHolderFreesKey(t *trial) {
 	t.release(w.granted(t, t.handOff(), "after the TTL of a killed holder"))
 	t.free(t.a, waited.key, "after a killed holder")
 	t.free(t.b, tried.key, "after a killed holder")
+}
+
+// operatesOn lists and breaks a lease of process p, which is notified where Guarantees.ReportsLoss says so.
+func (t *trial) operatesOn(p Process) {
+	r := t.remoteHold(p, t.newKey(), t.long())
+	if lister, ok := t.b.(backend.Lister); ok && !t.list(lister, r.key)[r.key] {
+		t.breaksText(inspectRule, "List does not return a key that another process holds")
+	}
+	breaker, ok := t.b.(backend.Breaker)
+	if !ok {
+		r.release()
+		return
+	}
+	t.mustBreak(breaker, &grant{key: r.key, owner: r.owner})
+	t.free(t.a, r.key, "after Break of a lease of another process")
+	lost := func() bool {
+		lost, err := p.Lost(t.ctx, r.owner)
+		return err == nil && lost
+	}
+	if t.g.ReportsLoss && !t.poll(soon, lost) {
+		t.breaks(6, "Lost is open in another process %v after Break of its lease", soon)
+	}
 }
 
 func killedWaiterDelaysNextBriefly(t *trial) {

@@ -19,8 +19,8 @@ var lateChecks = []Check{
 	},
 	{
 		Name: "LateAnswerCountsFromSending",
-		Rule: "rules 1 and 2: an answer that comes late leaves that much less of the lease, so that the next one does " +
-			"not overlap it",
+		Rule: "rules 1 and 2: an answer that comes late, or to a request that was sent again, leaves that much less of the " +
+			"lease, so that the next one does not overlap it",
 		Needs: []Need{needsLinked},
 		run:   lateAnswerCountsFromSending,
 	},
@@ -171,54 +171,101 @@ const lateBy = 150 * time.Millisecond
 
 func lateAnswerCountsFromSending(t *trial) {
 	ttl := t.g.Round(max(2*lateBy, t.short()))
-	renewals, modes := t.renewals(), t.modes()
-	t.together((2+len(renewals))*len(modes), func(i int) {
+	modes := t.modes()
+	t.together((2+len(t.extensions()))*len(modes), func(i int) {
 		c, link := t.linked()
-		t.usable(c)
-		key, shared := t.newKey(), modes[i%len(modes)]
-		get := t.acquire
-		if shared {
-			get = t.read
-		}
-		var g *grant
-		switch i /= len(modes); i {
-		case 0: // an attempt
-			link.Hold(FromStore)
-			w := t.begin(t.ctx, c, backend.Request{Key: key, Owner: backend.NewOwner(), TTL: ttl, Shared: shared})
-			g = t.answeredLate(w, link, ttl)
-		case 1: // a waiter
-			held := t.acquire(t.a, key, t.long())
-			w := t.begin(t.ctx, c, backend.Request{Key: key, Owner: backend.NewOwner(), TTL: ttl, Wait: true, Shared: shared})
-			t.confirmQueued(key, 1)
-			link.Hold(FromStore)
-			t.release(held)
-			g = t.answeredLate(w, link, ttl)
-		default:
-			way := renewals[i-2]
-			g = get(c, key, t.long())
-			link.Hold(FromStore)
-			renewal := t.call(func() error { return way.renew(t.ctx, g, ttl) })
-			time.Sleep(lateBy)
-			link.Heal()
-			if err := renewal.ends(t, recovery, way.what+" whose answer came late"); err != nil {
-				t.tooLate("a renewal for %v whose answer came %v late: %v", ttl, lateBy, err)
+		for _, lost := range []bool{false, true} {
+			t.usable(c)
+			a := &lateAnswer{t, c, link, ttl, lost}
+			if g := a.lease(i/len(modes), modes[i%len(modes)]); g != nil {
+				t.overlapsNot(g, ttl)
 			}
 		}
-		t.overlapsNot(g, ttl)
 	})
 }
 
-// answeredLate delivers the reply to w, which link holds back, after lateBy. It returns what w was granted.
-func (t *trial) answeredLate(w *waiting, link Link, ttl time.Duration) *grant {
-	time.Sleep(lateBy)
-	link.Heal()
-	if !t.within(recovery, w.done) {
-		t.fatalf("Acquire whose answer came late has not returned %v after it", recovery)
+// extensions returns the renewals, and Resume by the lease's own client.
+func (t *trial) extensions() []renewal {
+	ways := t.renewals()
+	if _, ok := t.a.(backend.Resumer); !ok {
+		return ways
 	}
-	if w.err != nil {
-		t.tooLate("an Acquire for %v whose answer came %v late: %v", ttl, lateBy, w.err)
+	return append(ways, renewal{"Resume", func(ctx context.Context, g *grant, ttl time.Duration) error {
+		r := backend.Request{Key: g.key, Owner: g.owner, TTL: ttl, Shared: g.shared}
+		l, err := g.client.(backend.Resumer).Resume(ctx, r)
+		if err == nil {
+			g.Lease = l
+		}
+		return err
+	}})
+}
+
+// A lateAnswer is the answer to a request for a lease of ttl, which arrives late. If lost is set, its connection breaks
+// instead, and a client may send the request again.
+type lateAnswer struct {
+	*trial
+	c    backend.Backend
+	link Link
+	ttl  time.Duration
+	lost bool
+}
+
+// lease returns a lease of an attempt, a waiter or an extension, as way decides. It returns nil if the answer was lost
+// and the client has not sent the request again.
+func (a *lateAnswer) lease(way int, shared bool) *grant {
+	r := backend.Request{Key: a.newKey(), Owner: backend.NewOwner(), TTL: a.ttl, Shared: shared}
+	switch way {
+	case 0:
+		a.withhold()
+		return a.granted(a.begin(a.ctx, a.c, r))
+	case 1:
+		held := a.acquire(a.a, r.Key, a.long())
+		r.Wait = true
+		w := a.begin(a.ctx, a.c, r)
+		a.confirmQueued(r.Key, 1)
+		a.withhold()
+		a.release(held)
+		return a.granted(w)
+	}
+	extend, g := a.extensions()[way-2], a.getterOf(shared)(a.c, r.Key, a.long())
+	a.withhold()
+	call := a.call(func() error { return extend.renew(a.ctx, g, a.ttl) })
+	time.Sleep(lateBy)
+	a.link.Heal()
+	if a.fails(call.ends(a.trial, recovery, extend.what+" whose answer came late")) {
+		return nil
+	}
+	return g
+}
+
+// withhold holds back the answers of the store, or loses them.
+func (a *lateAnswer) withhold() {
+	if a.lost {
+		a.link.Drop(FromStore)
+	} else {
+		a.link.Hold(FromStore)
+	}
+}
+
+// granted delivers the reply to w after lateBy. It returns what w was granted.
+func (a *lateAnswer) granted(w *waiting) *grant {
+	time.Sleep(lateBy)
+	a.link.Heal()
+	if !a.within(recovery, w.done) {
+		a.fatalf("Acquire whose answer came late has not returned %v after it", recovery)
+	}
+	if a.fails(w.err) {
+		return nil
 	}
 	return w.grant
+}
+
+// fails reports whether the request has failed with err because its answer was lost.
+func (a *lateAnswer) fails(err error) bool {
+	if err != nil && !a.lost {
+		a.tooLate("a request for %v whose answer came %v late: %v", a.ttl, lateBy, err)
+	}
+	return err != nil // other checks test what stays behind
 }
 
 // overlapsNot makes another owner wait for the key of g, whose holder no longer renews it. It fails if the key is

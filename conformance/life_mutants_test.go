@@ -59,6 +59,7 @@ type oddLife struct {
 	notifies atomic.Bool // OnLost has been called
 	renewed  atomic.Bool
 	begun    atomic.Int64 // calls of Release
+	taken    atomic.Bool  // its client has resumed the lease, as a bug
 
 	mu    sync.Mutex
 	timer *time.Timer // closes lost at the deadline; in some mutants
@@ -71,6 +72,7 @@ func (c *client) oddly(life *kit.Life, waited, resumed bool) backend.Lease {
 	}
 	o := &oddLife{Life: life, c: c, lost: make(chan struct{})}
 	o.loses = sync.OnceFunc(func() { close(o.lost) })
+	o.takesTimer(resumed)
 	loses := o.losesUnlessClosed
 	if waited && o.is(waitLosesLate) || resumed && o.is(resumeLosesLate) {
 		loses = func() { time.AfterFunc(3*time.Second, o.loses) }
@@ -170,7 +172,7 @@ func (o *oddLife) Renew(ctx context.Context, ttl time.Duration) error {
 	case err == nil && left < 5*time.Millisecond && (o.is(oldTimerLoses) || o.Shared() && o.is(readersOldTimer)):
 		time.AfterFunc(left, o.loses)
 	}
-	return err
+	return o.c.cancelled(err, renewalCancels)
 }
 
 func (o *oddLife) Release(ctx context.Context) error {
@@ -179,7 +181,7 @@ func (o *oddLife) Release(ctx context.Context) error {
 	if first && o.notifies.Load() && o.is(releaseWatches) {
 		go func() { <-o.c.server.stop }()
 	}
-	return o.Life.Release(ctx)
+	return o.c.cancelled(o.Life.Release(ctx), releaseCancels)
 }
 
 // watchesBatch returns a function that applies the bugs of a batch to its leases, given their errors.

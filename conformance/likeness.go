@@ -95,7 +95,8 @@ func ownersAlike() []likePair {
 		all = append(all, likePair{n, fmt.Sprintf(number, n)})
 	}
 	huge := digits(17)
-	all = append(all, likePair{huge + "0", huge + "1"}, likePair{"é" + huge, "e" + huge})
+	all = append(all, likePair{huge + "0", huge + "1"}, likePair{"é" + huge, "e" + huge},
+		likePair{huge + "\U0001f511", huge + "\U0001f512"}) // characters of four bytes
 	return all
 }
 

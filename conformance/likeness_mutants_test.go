@@ -27,6 +27,7 @@ var likenessMutants = []mutant{
 	{"break knows its owner by a suffix", "BreakEndsOneLease"},
 	{"owners are alike in any case", "OwnersThatLookAlike"},
 	{"owners are alike in any case", "BreakEndsOneLease"},
+	{astralOwners, "OwnersThatLookAlike"},
 	{"owners are trimmed of blanks", "OwnersThatLookAlike"},
 	{"owners are numbers", "OwnersThatLookAlike"},
 	{"owners are cut at 64 bytes", "OwnersThatLookAlike"},
@@ -67,6 +68,8 @@ func (s *server) isOf(holder, owner, request string) bool {
 		return strings.HasPrefix(holder, owner)
 	case s.is("owners are alike in any case"):
 		return strings.EqualFold(holder, owner)
+	case s.is(astralOwners):
+		return withoutAstral(holder) == withoutAstral(owner)
 	case s.is("owners are trimmed of blanks"):
 		return strings.TrimSpace(holder) == strings.TrimSpace(owner)
 	case s.is("owners are numbers"):

@@ -217,7 +217,7 @@ func cutListFails(t *trial) {
 	whole := func(ctx context.Context, what string) {
 		keys, err := lister.List(ctx, prefix)
 		if err != nil {
-			t.uncertain(err, "List "+what)
+			t.uncertain(ctx, err, "List "+what)
 			return
 		}
 		found := make(map[string]bool, len(keys))
@@ -249,8 +249,9 @@ func cutListFails(t *trial) {
 	t.inTurns(len(held), func(i int) { _ = held[i].Release(t.ctx) })
 }
 
-// uncertain fails if err, of a disturbed request, claims to know the outcome.
-func (t *trial) uncertain(err error, what string) {
+// uncertain fails if err, of a disturbed request with ctx, claims to know the outcome, or that ctx has ended.
+func (t *trial) uncertain(ctx context.Context, err error, what string) {
+	t.contextLives(ctx, err, what)
 	for _, certain := range []error{backend.ErrHeld, backend.ErrLost, backend.ErrClosed, backend.ErrInvalid,
 		errors.ErrUnsupported} {
 		if errors.Is(err, certain) {

@@ -39,7 +39,8 @@ func (t *trial) countCallbacks(g *grant) *lossCallbacks {
 			if !to.g.gone() {
 				to.early.Add(1)
 			}
-			_, _ = to.g.Deadline(), to.g.Token() // neither waits for the callback
+			_, _ = to.g.Deadline(), to.g.Token() // nothing waits for the callback
+			n.OnLost(func() {})
 			to.calls[i].Add(1)
 		})
 	}

@@ -68,6 +68,9 @@ func (c *client) NotReady() error {
 	if c.is(neverReady) {
 		return errors.New("the store is starting")
 	}
+	if c.is(notReadyAsks) {
+		_ = c.do(context.Background(), func() {})
+	}
 	return nil
 }
 
@@ -105,7 +108,7 @@ func (c *client) cutBreak(err error) error {
 	case c.is(cutBreakLost):
 		return backend.ErrLost
 	}
-	return err
+	return c.cancelled(err, breakCancels)
 }
 
 // cutInspect is cutBreak for Inspect, and for a client that was closed meanwhile.
@@ -116,12 +119,13 @@ func (c *client) cutInspect(err error) error {
 	case err != nil && c.leases.Closed() && c.is(closeEndsContext):
 		return context.Canceled
 	}
-	return err
+	return c.cancelled(err, inspectCancels)
 }
 
 // listsOver reports whether List returns the key of e, whose lease has expired or was evicted, as a bug.
 func (s *server) listsOver(e *entry, now time.Time) bool {
-	return e.owner != "" && !now.Before(e.expires) && s.is(listsExpired) || e.evicted && s.is(listsEvicted)
+	return e.owner != "" && !now.Before(e.expires) && s.is(listsExpired) || e.evicted && s.is(listsEvicted) ||
+		e.left && s.is(listsLeft)
 }
 
 // listed applies the bug that List prolongs the lease of e.

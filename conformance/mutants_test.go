@@ -21,7 +21,8 @@ var mutants = slices.Concat(plainMutants, crowdMutants, cutMutants, replyMutants
 	closeMutants, twoStepMutants, agedMutants, joinedCallMutants, calledAtCloseMutants, clockQueueMutants, nameMutants,
 	hashMutants, manyKeyMutants, silentStoreMutants, memberMutants, attemptMutants, waiterMutants, readerMutants,
 	methodMutants, removalMutants, laterMutants, eventMutants, amongReadersMutants, amongResumedMutants,
-	amongOthersMutants, amongReadersLossMutants, ordinaryReaderMutants, ordinaryMutants)
+	amongOthersMutants, amongReadersLossMutants, ordinaryReaderMutants, ordinaryMutants,
+	handwrittenMutants)
 
 var plainMutants = []mutant{
 	// guarantees

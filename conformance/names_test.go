@@ -71,6 +71,10 @@ func (s *server) name(key string) string {
 		return strings.ReplaceAll(key, "//", "/")
 	case "keys are cut at 1000 bytes":
 		return key[:min(len(key), 1000)]
+	case astralKeys:
+		return withoutAstral(key)
+	case endsOfKeys:
+		return endsOf(key)
 	case "keys share one lock":
 		return "lock"
 	case "keys share their last byte's lock":

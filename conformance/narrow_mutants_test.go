@@ -64,7 +64,14 @@ var narrowLossMutants = []mutant{
 	{"removal after a second cut is reported by a renewal alone", "ReconnectedHolderIsNotified"},
 	{"removal while disconnected is not reported if another has the key since", "ReconnectedHolderIsNotified"},
 	{"OnLost is not called for a removal after a cut", "ReconnectedHolderIsNotified"},
+	{removalBacklog, "ReconnectedHolderIsNotified"},
+	{processRemoval, "KilledHolderFreesKey"},
 }
+
+const (
+	removalBacklog = "removal while disconnected is not reported after 1000 other grants"
+	processRemoval = "removal of a lease of another process is reported by a renewal alone"
+)
 
 // A narrow is what a client with a bug remembers for narrow situations.
 type narrow struct {
@@ -227,22 +234,40 @@ func (s *server) losesNarrowly(c *client, key, owner string, shared, connected b
 		if connected {
 			return false
 		}
-		for {
-			if _, _, connected := c.wire.outOfContact(); connected || c.wire.isDead() {
-				break
-			}
-			c.wire.mu.Lock()
-			refuse := c.wire.refuse
-			c.wire.mu.Unlock()
-			if !refuse {
-				break
-			}
-			time.Sleep(time.Millisecond) // sleeps: until the client may connect
-		}
+		c.comesBack()
 		h := s.inspect(key)
 		return h.Held() && h.Owner != owner
+	case s.is(processRemoval):
+		return c.events.remote
+	case s.is(removalBacklog) && !connected:
+		const backlog = 1000
+		before := s.grantsSoFar()
+		c.comesBack()
+		return s.grantsSoFar()-before > backlog
 	}
 	return false
+}
+
+// comesBack waits until c may connect again.
+func (c *client) comesBack() {
+	for {
+		if _, _, connected := c.wire.outOfContact(); connected || c.wire.isDead() {
+			return
+		}
+		c.wire.mu.Lock()
+		refuse := c.wire.refuse
+		c.wire.mu.Unlock()
+		if !refuse {
+			return
+		}
+		time.Sleep(time.Millisecond) // sleeps: until the client may connect
+	}
+}
+
+func (s *server) grantsSoFar() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.grants
 }
 
 // hearsNarrowly applies the bug that a notification of the removal of owner's lease ends the client's other leases of
@@ -298,7 +323,7 @@ func (c *client) looksNarrowly(p *place) {
 	c.server.mu.Lock()
 	silenced, restarts := p.silenced, c.server.restarts
 	c.server.mu.Unlock()
-	if silenced || restarts > 0 && c.is("waiters are woken by a timer after a restart") {
+	if silenced || c.deaf.Load() || restarts > 0 && c.is("waiters are woken by a timer after a restart") {
 		time.Sleep(rand.N(time.Second)) // sleeps: until the timer fires
 	}
 }

@@ -33,7 +33,12 @@ var operateChecks = []Check{
 
 func listReturnsHeldKeys(t *trial) {
 	lister := t.lister()
-	other := t.acquire(t.a, t.newKey(), t.long())
+	key := t.newKey()
+	_ = t.list(lister, key)
+	other := t.acquire(t.a, key, t.long())
+	if !t.list(lister, key)[key] {
+		t.fatalf("List lacks a key that has been acquired since the last List of the same prefix")
+	}
 	ends := []string{"", "/", "/a", "/a/b", "/A", "/*", "/%41", "/é", "/\xff\x00", "/ ", "/{x}", "/_", "/?", "/[a]", `/\`,
 		`/\*`, "/;",
 		"/" + strings.Repeat("k", 900)}
@@ -75,6 +80,10 @@ func (t *trial) listsNoEnded(lister backend.Lister) {
 	prefix := t.newKey() + "/"
 	ended := []*grant{t.acquire(t.a, prefix+"released", t.long()), t.acquire(t.b, prefix+"expired", t.short())}
 	kept := t.acquire(t.a, prefix+"kept", t.long())
+	w := t.wait(t.b, ended[0].key, t.long())
+	t.arrived(ended[0].key, 1)
+	w.cancelAndFail(t)
+	t.queueAtMostOf(ended[0].key, 0)
 	t.release(ended[0])
 	if breaker, ok := t.b.(backend.Breaker); ok {
 		broken := t.acquire(t.a, prefix+"broken", t.long())

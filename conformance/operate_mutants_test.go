@@ -2,6 +2,7 @@ package conformance_test
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -44,6 +45,9 @@ func (c *client) List(ctx context.Context, prefix string) (keys []string, err er
 	if c.server.paged() {
 		return c.listPages(ctx, prefix)
 	}
+	if c.is(listCaches) {
+		return c.listsAgain(ctx, prefix)
+	}
 	var found []string
 	if prefix == "" && c.is("list of the empty prefix is empty") {
 		return nil, nil
@@ -57,7 +61,7 @@ func (c *client) List(ctx context.Context, prefix string) (keys []string, err er
 		}
 	})
 	if err != nil {
-		return nil, err
+		return nil, c.cancelled(err, listCancels)
 	}
 	if c.is("next list overwrites the keys of the last one") {
 		c.mu.Lock()
@@ -134,6 +138,9 @@ func (c *client) Break(ctx context.Context, key, owner string) error {
 		ctx = context.WithoutCancel(ctx)
 	}
 	ctx = c.only(ctx, "break under way ignores cancellation")
+	if c.takesAnswer(breakShifts, func() {}) {
+		return backend.ErrLost
+	}
 	done := false
 	if c.is("break compares, then ends whoever holds the key") {
 		var err error
@@ -146,6 +153,9 @@ func (c *client) Break(ctx context.Context, key, owner string) error {
 		c.server.breaker.Store(c)
 		done = c.server.breakLease(key, owner)
 	}); err != nil {
+		if c.leavesAnswer(ctx, breakShifts); errors.Is(err, errReset) && c.is(breakAgain) {
+			return c.breaksAgain(ctx, key)
+		}
 		return c.cutBreak(err)
 	}
 	if !done {

@@ -137,5 +137,8 @@ func (c *client) opened(ctx context.Context) *client {
 	if c.is(openEnds) {
 		context.AfterFunc(ctx, func() { _ = c.Close() })
 	}
+	if c.is(openDeadline) {
+		c.until, _ = ctx.Deadline()
+	}
 	return c
 }

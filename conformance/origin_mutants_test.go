@@ -77,6 +77,7 @@ func (s *server) breakDiffers(key string, e *entry, owner string) (done, differs
 	case holds && e.waited && !e.renewed.IsZero() && s.is("break finds no renewed lease that was waited for"),
 		holds && e.resumedBy != nil && s.is("break finds no resumed lease"),
 		holds && e.restored && s.is(breaksNoRestored),
+		holds && e.client != nil && e.client.events.remote && s.is(processUnbroken),
 		holds && e.client != nil && e.client.leases.Closed() && s.is(breaksNoClosed),
 		r != nil && r.waited && s.is("break finds no reader that had waited"),
 		len(owner) > 128 && s.is("break finds no owner over 128 bytes"),
@@ -94,6 +95,9 @@ func (s *server) breakDiffers(key string, e *entry, owner string) (done, differs
 
 // unlisted reports whether a list omits e, as a bug.
 func (s *server) unlisted(e *entry) bool {
+	if e.client != nil && e.client.events.remote && s.is(processUnlisted) {
+		return true
+	}
 	return e.owner != "" && (!e.renewed.IsZero() && s.is("list leaves out renewed leases") ||
 		e.resumedBy != nil && s.is("list leaves out resumed leases") ||
 		e.restored && s.is("list leaves out leases from before a restart") ||

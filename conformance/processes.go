@@ -50,8 +50,10 @@ var processChecks = []Check{
 		run:   thawedWaiterGetsTurn,
 	},
 	{
-		Name:  "KilledHolderFreesKey",
-		Rule:  "rules 3 and 9: the key of a killed process is free by its TTL and MaxLate, for an attempt and for a waiter",
+		Name: "KilledHolderFreesKey",
+		Rule: "rules 3, 6 and 9: the key of a killed process is free by its TTL and MaxLate, for an attempt and for a " +
+			"waiter; while it lives, others list and break its leases, of which it is notified where Guarantees.ReportsLoss " +
+			"says so",
 		Needs: []Need{needsProcess},
 		run:   killedHolderFreesKey,
 	},

@@ -23,6 +23,7 @@ func (t *trial) pushWays() []pushWay {
 		{&pushedWaiters{who: "a waiter whose holder is broken"}, t.pushesAfterBreak},
 		{&pushedWaiters{who: "a waiter whose holder has renewed its lease"}, t.pushesAfterRenewal},
 		{&pushedWaiters{who: "a waiter that came when its client had given up its waits"}, t.pushesAfterAllLeft},
+		{&pushedWaiters{who: "a waiter whose client has given up others at their turns"}, t.pushesAfterTurns},
 		{&pushedWaiters{who: "a waiter whose holder is of another client, and had waited itself"}, t.pushesAcross},
 		{&pushedWaiters{who: "a waiter whose client has released its only lease"}, t.pushesAfterOwnRelease},
 		{&pushedWaiters{who: "a waiter for a key whose last lease has expired"}, t.pushesAfterExpiry},
@@ -78,6 +79,27 @@ func (t *trial) pushesAfterAllLeft(key string, _ int, p *pushedWaiters) {
 	w := t.wait(t.b, key, t.long())
 	t.arrived(key, 1)
 	t.pushed(p, g, w, func() { t.release(g) })
+}
+
+// pushesAfterTurns lets waiters of a new client give up as they are granted their keys. Then another one of that client
+// comes.
+func (t *trial) pushesAfterTurns(key string, _ int, p *pushedWaiters) {
+	const turns, atMost = 8, 500 * time.Millisecond
+	c, typical := t.open(), t.typical()
+	for range t.rounds(turns, time.Now().Add(atMost)) {
+		g := t.acquire(t.a, t.newKey(), t.long())
+		w := t.wait(c, g.key, t.long())
+		t.arrived(g.key, 1)
+		released := t.call(func() error { t.release(g); return nil })
+		cancelSoon(w.cancel, typical)
+		t.eitherOr(w)
+		<-released.done
+	}
+	g := t.acquire(t.a, key, t.long())
+	w := t.wait(c, key, t.long())
+	t.arrived(key, 1)
+	t.pushed(p, g, w, func() { t.release(g) })
+	t.closes(c)
 }
 
 // pushesAfterOwnRelease makes a client wait that holds another key, and releases that other key.

@@ -224,6 +224,9 @@ func (s *server) acquire(c *client, r backend.Request) (granted, *place, backend
 	}
 	s.expireLocked(key, e, now)
 	s.removesByClock(e, c, r)
+	if g, done := s.repeats(key, e, r, c, now); done {
+		return g, nil, backend.Holder{}
+	}
 	if s.is("readers of a key are kept under key:readers") && len(s.entryLocked(strings.TrimSuffix(key,
 		":readers")).readers) > 0 {
 		return granted{}, nil, backend.Holder{}
@@ -326,6 +329,7 @@ func (s *server) grantLocked(key string, e *entry, r backend.Request, c *client,
 	e.tokenUntil, e.lastTTL, e.happened.renewedAt = now.Add(2*r.TTL), r.TTL, time.Time{}
 	e.leftNow, e.beforeRestart, e.inBatch, e.evicted = false, false, false, false
 	e.again, e.heldBefore = e.heldBefore == c, c
+	e.happened.due = e.expires
 	s.grantedAfter(e, r, end)
 	s.grantedExclusive(e, r, now)
 	s.keptWithLongest(e)
@@ -427,6 +431,9 @@ func (s *server) endLocked(key string, e *entry) {
 	if s.is("at most 20 waiters are woken") && len(e.queue) > 0 && len(e.queue) < 44 {
 		return
 	}
+	if s.is(hugeParks) && e.lastTTL > huge {
+		return
+	}
 	s.removesOldPlaces(e)
 	if len(e.queue) == 0 || s.is("release leaves waiters parked") || s.emptied > 0 && s.is("emptied store wakes nobody") {
 		return
@@ -471,7 +478,7 @@ func (s *server) armLocked(key string, e *entry) {
 	if e.timer != nil {
 		e.timer.Stop()
 	}
-	e.timer = time.AfterFunc(time.Until(e.expires)+s.lateFor(e)+s.lateNarrowly(e), func() {
+	e.timer = time.AfterFunc(time.Until(e.expires)+s.lateFor(e)+s.lateNarrowly(e)+s.lateBehind(e), func() {
 		s.gate.RLock()
 		defer s.gate.RUnlock()
 		s.mu.Lock()
@@ -666,7 +673,7 @@ func (s *server) holderOf(key string) backend.Holder {
 	key = s.name(key)
 	e := s.entryLocked(key)
 	now := time.Now()
-	if !s.is("Inspect returns expired leases") {
+	if !s.is("Inspect returns expired leases") && !s.lingers(e, now) {
 		s.expireLocked(key, e, now)
 	}
 	e.odd.expired = 0

@@ -122,6 +122,7 @@ func lostAcquireReplyLeavesNothing(t *trial) {
 			t.heldBy(own)
 			t.release(own)
 		default:
+			t.describes(w.grant, t.long())
 			t.heldBy(w.grant)
 			t.release(w.grant)
 			t.free(t.b, r.Key, "after release")

@@ -231,7 +231,11 @@ func resumeSetsTTL(t *trial) {
 	for _, shared := range t.modes() {
 		t.resumesForLittle(t.getterOf(shared))
 	}
-	t.inChunks(2, 2, func(i int) {
+	t.inChunks(3, 2, func(i int) {
+		if i == 2 {
+			t.resumesOwn()
+			return
+		}
 		if i == 0 { // the lease ends later
 			g := t.acquire(t.a, t.newKey(), t.short())
 			resumed := t.resume(t.b, g, t.long())
@@ -255,6 +259,19 @@ func resumeSetsTTL(t *trial) {
 		}
 		t.release(next)
 	})
+}
+
+// resumesOwn resumes a lease by its own client, which then has the lease twice. Unless Resume has returned the first
+// lease, that is lost at its own deadline.
+func (t *trial) resumesOwn() {
+	g := t.acquire(t.a, t.newKey(), t.short())
+	end := g.Deadline()
+	resumed := t.resume(t.a, g, t.long())
+	if t.sameDeadline(g, end) {
+		t.losesOnTime(g)
+	}
+	t.heldBy(resumed)
+	t.release(resumed)
 }
 
 // resumesForLittle resumes a lease, which get acquires, for less than MinTTL, which the store rounds up.

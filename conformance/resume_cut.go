@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 )
 
 var resumeCutChecks = []Check{
@@ -62,7 +63,9 @@ func (x *cutter) insideResume(ttl time.Duration, kept chan<- *grant) {
 	}
 	t.renew(g, t.long())
 	if err != nil {
-		x.unsure(err, "Resume of a live lease")
+		if !kit.IsContextError(err) || !x.isCut() { // the cut has ended the context
+			x.unsure(err, "Resume of a live lease")
+		}
 		time.Sleep(lateBy) // a request may arrive late
 		t.renew(g, t.long())
 		select {

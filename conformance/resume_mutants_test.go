@@ -28,6 +28,7 @@ var resumeMutants = []mutant{
 	{"resumed deadline counts from the answer", "ResumeCountsFromSending"},
 
 	// two clients
+	{resumeTakes, "ResumeSetsTTL"},
 	{"resume ends the lease of the first client", "TwoClientsOfOneLease"},
 	{"lease ends when each of its clients has released it", "TwoClientsOfOneLease"},
 	{"close of a client ends what it has resumed", "TwoClientsOfOneLease"},

@@ -11,8 +11,8 @@ import (
 var secondRenewalChecks = []Check{
 	{
 		Name: "CancelledSecondRenewal",
-		Rule: "Lease.Renew is limited by its own context, also while another Renew of the lease gets no reply; the lease " +
-			"lives on",
+		Rule: "Lease.Renew is limited by its own context, also while another Renew of the lease gets no reply, for which " +
+			"no method waits that makes no request; the lease lives on",
 		Needs: []Need{needsLinked},
 		run:   cancelledSecondRenewal,
 	},
@@ -33,6 +33,7 @@ func cancelledSecondRenewal(t *trial) {
 	begun := time.Now()
 	other := t.call(func() error { return held.Renew(ctx, t.long()) })
 	time.Sleep(first)
+	local := t.call(func() error { t.makesNoRequest(c, held); return nil })
 	renewals := []struct {
 		with func() (context.Context, context.CancelFunc)
 		want error
@@ -62,6 +63,9 @@ func cancelledSecondRenewal(t *trial) {
 			t.fatalf("Renew whose context ended while another was under way: %v, want %v", err, r.want)
 		}
 	})
+	if !t.within(time.Second, local.done) && !t.within(0, other.done) {
+		t.fatalf("Guarantees, NotReady, Deadline, Token, Lost or OnLost has not returned while a renewal gets no reply")
+	}
 	cancel()
 	_ = other.ends(t, soon, "Renew whose context was cancelled")
 	link.Heal()
@@ -70,4 +74,16 @@ func cancelledSecondRenewal(t *trial) {
 		t.fatalf("Release of a live lease does not succeed after renewals that were cancelled")
 	}
 	t.becomesFree(t.b, held.key, recovery, "after the release of a lease whose renewals were cancelled")
+}
+
+// makesNoRequest calls the methods of c and its lease g that only report what the client knows.
+func (t *trial) makesNoRequest(c backend.Backend, g *grant) {
+	_ = c.Guarantees()
+	if ready, ok := c.(backend.Readiness); ok {
+		_ = ready.NotReady()
+	}
+	_, _, _ = g.Deadline(), g.Token(), g.Lost()
+	if notifier, ok := g.Lease.(backend.LossNotifier); ok {
+		notifier.OnLost(func() {})
+	}
 }

@@ -105,6 +105,9 @@ func (c *client) asks(p *place, over <-chan struct{}) {
 	case c.is("waiter asks without pause after a second"):
 		c.asksFrom(p.since.Add(time.Second), over)
 		return
+	case c.is(hugePolls):
+		go c.asksBehindHuge(p.Key, over)
+		return
 	case c.is("waiter that queues again after a cut asks without pause"):
 		if _, again := c.contact.asked.Load(p.Owner); !again {
 			return

@@ -115,13 +115,15 @@ func cancelledUnderWay(t *trial) {
 		c, link := t.linked()
 		t.usable(c)
 		held := t.acquire(c, t.newKey(), t.long())
-		all, keys := t.methods(c, held)
-		link.Hold(hold)
-		t.cancelsUnderWay(all, held)
-		link.Heal()
-		t.usable(c)
-		for _, key := range keys {
-			t.becomesFree(t.b, key, recovery, "after an attempt that was cancelled while its request was under way")
+		for range 2 { // the answers of the first calls must not be taken for those of the second
+			all, keys := t.methods(c, held)
+			link.Hold(hold)
+			t.cancelsUnderWay(all, held)
+			link.Heal()
+			t.usable(c)
+			for _, key := range keys {
+				t.becomesFree(t.b, key, recovery, "after an attempt that was cancelled while its request was under way")
+			}
 		}
 		if t.g.EarlyLoss == "" {
 			t.heldBy(held)

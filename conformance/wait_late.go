@@ -97,6 +97,14 @@ func waiterIsNotLate(t *trial) {
 			l.add("a holder that died after the only waiter before had left",
 				t.lateness(g, t.wait(t.a, g.key, t.long()), g.after))
 		},
+		func(int) { // an earlier lease would have ended first, but is renewed
+			other := t.acquire(t.a, t.newKey(), t.short())
+			g := t.acquire(t.a, t.newKey(), t.g.Round(2*t.short()))
+			t.renew(other, t.long())
+			w := t.wait(t.b, g.key, t.long())
+			l.add("a holder that died, and would not have been the first", t.lateness(g, w, g.after))
+			t.release(other)
+		},
 		func(i int) { // the waiter arrives at the last moment
 			g := t.acquire(t.b, t.newKey(), t.short())
 			answered := g.after

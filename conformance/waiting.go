@@ -230,10 +230,12 @@ func noLostWakeUp(t *trial) {
 }
 
 func manyWaitersDrain(t *trial) {
-	const quick = 20 * time.Millisecond // a slower store needs too long for so many turns
+	const quick, fast = 20 * time.Millisecond, 2 * time.Millisecond // a slower store needs too long for so many turns
 	n := min(32, t.h.Many/2)
-	if t.g.Wake == backend.WakePush && t.usual() <= quick { // enough to find a queue that holds only 128
-		n = min(72, t.h.Many/2)
+	if usual := t.usual(); t.g.Wake == backend.WakePush && usual <= fast && t.h.Many >= 256 {
+		n = 136 // enough to find a queue that holds only 256
+	} else if t.g.Wake == backend.WakePush && usual <= quick {
+		n = min(72, t.h.Many/2) // enough to find one that holds only 128
 	}
 	g := t.acquire(t.a, t.key, t.long())
 	done := make(chan struct{})
