@@ -20,10 +20,10 @@ type Leases struct {
 	timeout  time.Duration
 	began    time.Time
 
-	mu       sync.Mutex
-	clock    alarm.Clock[*Life] // of the deadlines of live leases
-	released sync.Cond          // a release has ended; few wait for it, because few leases are released twice at once
-	losses   []func()           // the callbacks that unlock calls
+	mu      sync.Mutex
+	clock   alarm.Clock[*Life] // of the deadlines of live leases
+	changed sync.Cond          // a renewal, a release or a lease has ended; few wait, because few calls share a lease
+	losses  []func()           // the callbacks that unlock calls
 
 	underway     atomic.Int64       // calls, renewals, releases and background work
 	idle         chan struct{}      // receives a value when the last of these ends after Close has begun
@@ -37,7 +37,7 @@ type Leases struct {
 func NewLeases(r Requests, timeout time.Duration) *Leases {
 	s := &Leases{requests: r, timeout: timeout, began: time.Now(), idle: make(chan struct{}, 1)}
 	s.clock = alarm.New[*Life](s.expire)
-	s.released.L = &s.mu
+	s.changed.L = &s.mu
 	s.closing, s.startClosing = context.WithCancel(context.Background())
 	s.base, s.cancelBase = context.WithCancel(context.Background())
 	return s

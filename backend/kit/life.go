@@ -61,7 +61,6 @@ type Life struct {
 	renewing        bool          // a renewal is under way
 	lost            chan struct{} // created on first use
 	renewSent       time.Duration // when the latest renewal was sent, counted from granted
-	renewed         chan struct{} // closed when the renewal ends; nil until somebody waits for it
 	latestExpiry    time.Duration // how long after granted the store may keep the key, including unanswered requests
 	// the shortest TTL of the unanswered renewals; 0 if there are none. Such a renewal may reach the store at any time in
 	// the life of the lease: it then shortens the lease, or keeps the key beyond our deadline
@@ -85,10 +84,6 @@ func (l *Life) Token() uint64 { return l.token }
 func (l *Life) Lost() <-chan struct{} {
 	l.leases.mu.Lock()
 	defer l.leases.mu.Unlock()
-	return l.lostLocked()
-}
-
-func (l *Life) lostLocked() <-chan struct{} {
 	if l.lost == nil {
 		l.lost = make(chan struct{})
 		if l.isLostLocked() {
@@ -150,6 +145,7 @@ func (l *Life) endLocked(to state) {
 // the callback.
 func (l *Life) loseLocked(to state) {
 	l.state = to
+	l.leases.changed.Broadcast()
 	l.leases.clock.Remove(&l.deadlineEntry)
 	if l.lost != nil {
 		close(l.lost)

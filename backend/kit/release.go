@@ -31,7 +31,7 @@ func (l *Life) beginRelease(ctx context.Context) (bound *bounded, err error) {
 	s := l.leases
 	s.mu.Lock()
 	for l.releaseUnderWay {
-		s.released.Wait() // bounded by one release request
+		s.changed.Wait() // bounded by one release request
 	}
 	unsure := false
 	now := l.granted.Add(time.Since(l.granted)) // the cheapest way to read the clock
@@ -73,7 +73,7 @@ func (l *Life) endRelease(err error, repeated bool) error {
 	s := l.leases
 	s.mu.Lock()
 	l.releaseUnderWay = false
-	s.released.Broadcast()
+	s.changed.Broadcast()
 	answered := err == nil || errors.Is(err, backend.ErrLost)
 	switch {
 	case answered && (err == nil || repeated && time.Now().Before(l.deadlineEntry.At())):

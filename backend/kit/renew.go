@@ -21,18 +21,17 @@ func (l *Life) Renew(ctx context.Context, ttl time.Duration) error {
 
 // awaitRenewalLocked waits until no renewal of l is under way, l has ended or ctx has. Meanwhile it unlocks.
 func (l *Life) awaitRenewalLocked(ctx context.Context) {
+	if !l.renewing {
+		return
+	}
+	s := l.leases
+	defer context.AfterFunc(ctx, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.changed.Broadcast()
+	})()
 	for l.state == live && l.renewing && ctx.Err() == nil {
-		if l.renewed == nil {
-			l.renewed = make(chan struct{})
-		}
-		other, lost := l.renewed, l.lostLocked()
-		l.leases.mu.Unlock()
-		select {
-		case <-other:
-		case <-lost:
-		case <-ctx.Done():
-		}
-		l.leases.mu.Lock()
+		s.changed.Wait()
 	}
 }
 
@@ -74,10 +73,7 @@ func (l *Life) shortestTTLLocked(ttl time.Duration) time.Duration {
 // endRenewLocked records the answer to a renewal to ttl. endErr is the error of a lease that is no longer live, or nil.
 func (l *Life) endRenewLocked(ttl, granted time.Duration, err error, now time.Time) (endErr error) {
 	l.renewing = false
-	if l.renewed != nil {
-		close(l.renewed)
-		l.renewed = nil
-	}
+	l.leases.changed.Broadcast()
 	l.latestExpiry = max(l.latestExpiry, now.Sub(l.granted)+max(ttl, granted))
 	l.expireLocked(now) // even an answered renewal never revives a lease
 	switch {
