@@ -82,15 +82,14 @@ func (s *Leases) Acquire(ctx context.Context, r backend.Request, w Waiter) (back
 		} else {
 			l, err = w.try(ctx)
 		}
-		refused := isAnswer(err) && !errors.Is(err, backend.ErrLost) && !errors.Is(err, backend.ErrClosed)
 		switch {
 		case err == nil:
 		case w.CleanUp != nil:
 			w.CleanUp()
 		case w.unsure:
 			s.Abandon(r, g.Round(r.TTL))
-		case refused && !w.refused: // nothing has queued
-		case !errors.Is(err, backend.ErrLost): // after ErrLost, Grant has begun the clean-up
+		case errors.Is(err, backend.ErrLost): // Grant has begun the clean-up
+		case w.refused, errors.Is(err, backend.ErrClosed):
 			s.Withdraw(r, g.Round(r.TTL))
 		}
 		return l, err
