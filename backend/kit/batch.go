@@ -56,13 +56,12 @@ func (s *Leases) renew(ctx context.Context, renewals []backend.Renewal, waits *L
 			last = bound
 		}
 	}
-	if len(lives) > 0 {
-		s.underway.Add(1) // Close waits for it
-	}
-	s.unlock()
 	if len(lives) == 0 {
+		s.unlock()
 		return errs
 	}
+	s.underway.Add(1) // Close waits for it
+	s.unlock()
 	sctx, cancel := context.WithDeadline(ctx, last)
 	stop := context.AfterFunc(s.closing, cancel) // Close ends the request
 	granted, sendErrs := send(sctx, lives, ttls)

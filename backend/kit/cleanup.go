@@ -42,7 +42,7 @@ func (s *Leases) cleanUp(l *Life, ttl time.Duration, mayRegrant bool) {
 		defer cancel()
 		var absent time.Time // since when the store has had nothing of the owner
 		closing := s.closing.Done()
-		for pause := cleanupFirst; ; pause = min(2*pause, cleanupMost) {
+		for pause := cleanupFirst; ctx.Err() == nil; pause = min(2*pause, cleanupMost) {
 			err := s.tryRelease(ctx, l)
 			isAbsent := errors.Is(err, backend.ErrLost)
 			switch enough := time.Since(absent) >= lateArrival || closing == nil; {
@@ -58,9 +58,6 @@ func (s *Leases) cleanUp(l *Life, ttl time.Duration, mayRegrant bool) {
 				closing = nil
 				time.Sleep(cleanupFirst)
 			case <-ctx.Done():
-			}
-			if ctx.Err() != nil {
-				return
 			}
 		}
 	})
