@@ -25,14 +25,8 @@ var hashAlphabet = base32.NewEncoding("0123456789abcdefghijklmnopqrstuv").WithPa
 func (e Encoding) Encode(key string) string {
 	var b strings.Builder
 	b.Grow(len(key))
-	cut := -1             // where the name is cut if it gets too long: never inside an escape sequence
-	const hashed = 2 + 52 // %, =, 256 bits in base 32
 	for i := range len(key) {
-		c := key[i]
-		if e.Max > 0 && cut < 0 && b.Len()+3 > e.Max-hashed {
-			cut = b.Len()
-		}
-		if e.plain(c) && c != '%' {
+		if c := key[i]; e.plain(c) && c != '%' {
 			b.WriteByte(c)
 		} else {
 			b.Write([]byte{'%', hexDigits[c>>4], hexDigits[c&15]})
@@ -41,6 +35,11 @@ func (e Encoding) Encode(key string) string {
 	name := b.String()
 	if e.Max <= 0 || len(name) <= e.Max {
 		return name
+	}
+	const hashed = 2 + 52 // %, =, 256 bits in base 32
+	cut := e.Max - hashed - 2
+	for name[cut-1] == '%' || name[cut-2] == '%' { // never inside an escape sequence
+		cut++
 	}
 	sum := sha256.Sum256([]byte(key))
 	return name[:cut] + "%=" + hashAlphabet.EncodeToString(sum[:])

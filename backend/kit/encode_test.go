@@ -28,6 +28,12 @@ func TestEncode(t *testing.T) {
 		{Encoding{Extra: "./"}, "a/b.c", "a/b.c"},
 		{Encoding{Extra: "+%"}, "a+b %", "a+b%20%25"},
 		{Encoding{Max: 64}, strings.Repeat("x", 64), strings.Repeat("x", 64)},
+		{Encoding{Max: 64}, strings.Repeat("x", 65), "xxxxxxxx%=ikrsbvfh4142uvaoq9f9tlc3ukm05d730jl82jdhcctdapdeqvkg"},
+		{Encoding{Max: 64}, strings.Repeat("/", 22), "%2f%2f%2f%=mc7v2d1tj82d9uvd8b8qebu5hu2pu8dpt0e7u37mgnb9sebqbla0"},
+		{Encoding{Max: 64}, "a" + strings.Repeat("/", 22),
+			"a%2f%2f%2f%=7epcsc78f5gc0nljco38pq2pu7399858u8fiupjmelfaidn1mfc0"},
+		{Encoding{Max: 64}, "ab" + strings.Repeat("/", 22),
+			"ab%2f%2f%=o36k3kud7eh55ci5r0h9sa6mdmfjtgfdgvqffu9ilcnrku1tvrrg"},
 	} {
 		if got := test.encoding.Encode(test.key); got != test.want {
 			t.Errorf("%+v: %q is %q, want %q", test.encoding, test.key, got, test.want)
