@@ -62,11 +62,8 @@ func maskPasswords(raw string) (masked string, own int) {
 }
 
 // HasPassword reports whether raw, or a URL in one of its parameters, has a password. It returns true if SplitURL
-// refuses raw.
-func HasPassword(raw string) bool {
-	_, err := SplitURL(raw)
-	return err != nil || len(secrets(raw)) > 0
-}
+// refuses raw, unless raw is empty.
+func HasPassword(raw string) bool { return Mask(raw) != raw }
 
 // FillPasswords replaces each *** that stands for a password in urls with the next element of passwords. If passwords
 // is empty, it returns urls. Errors match ErrInvalid.

@@ -46,6 +46,29 @@ func TestRedact(t *testing.T) {
 	}
 }
 
+// HasPassword also finds passwords that are too short for CleanError, and those of URLs in parameters.
+func TestHasPassword(t *testing.T) {
+	for raw, want := range map[string]bool{
+		"redis://u:secret@h":                       true,
+		"redis://u:x@h":                            true,
+		"redis://:ab@h":                            true,
+		"redis://h?sentinel_password=x":            true,
+		"pair:?lock_first=redis%3A%2F%2Fu%3Ax%40h": true,
+		"redis://u:%2A%2A%2A@h":                    true,
+		"redis://u:se/cret@h":                      true, // refused
+		"":                                         false,
+		"redis://u:***@h":                          false,
+		"redis://u:@h":                             false,
+		"redis://u@h/0?db=1&password=&lock_token_base=7":               false,
+		"pair:?lock_first=redis%3A%2F%2Fu%3A***%40h&lock_password=***": false,
+		"file:///home/u:x": false,
+	} {
+		if got := HasPassword(raw); got != want {
+			t.Errorf("%s: %v, want %v", raw, got, want)
+		}
+	}
+}
+
 func TestCleanError(t *testing.T) {
 	if err := CleanError("redis://u:secret@h", nil); err != nil {
 		t.Errorf("nil became %v", err)

@@ -84,7 +84,7 @@ func readURL(ctx context.Context, urlName string, rawURL text, fileName string, 
 
 // warnOfPassword warns of passwords in URLs on the command line. The flag has a counterpart with the suffix -file.
 func (a *app) warnOfPassword(flag string, rawURLs ...string) {
-	if slices.ContainsFunc(rawURLs, func(rawURL string) bool { return rawURL != "" && driver.HasPassword(rawURL) }) {
+	if slices.ContainsFunc(rawURLs, driver.HasPassword) {
 		a.say("everybody on this machine can see the password in %s; use %s-file instead", flag, flag)
 	}
 }

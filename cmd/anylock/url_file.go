@@ -57,7 +57,7 @@ func checkFirstLine(line string) error {
 // warnOfReaders warns of a file with a password that every user of this machine may read. flag is the option that names
 // the file.
 func (a *app) warnOfReaders(flag, file, rawURL string) {
-	if file == "" || rawURL == "" || !driver.HasPassword(rawURL) {
+	if file == "" || !driver.HasPassword(rawURL) {
 		return
 	}
 	if info, err := os.Stat(file); err == nil && info.Mode().IsRegular() && readableByAll(info.Mode()) {
