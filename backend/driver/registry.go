@@ -70,25 +70,16 @@ func Register(d Driver) {
 	if d.Name == "" || d.Open == nil || len(d.URLs) == 0 || len(d.Examples) == 0 {
 		panic("driver: Register of an incomplete driver " + d.Name)
 	}
-	taken := registeredSchemes()
 	for _, s := range d.Schemes() {
 		if !validScheme(s) || s != strings.ToLower(s) {
 			panic(fmt.Sprintf("driver: Register of bad scheme %q", s))
 		}
-		if slices.Contains(taken, s) {
+		if slices.ContainsFunc(drivers.list, func(other Driver) bool { return slices.Contains(other.Schemes(), s) }) {
 			panic(fmt.Sprintf("driver: Register called twice for scheme %q", s))
 		}
 	}
 	drivers.list = append(drivers.list, d)
 	slices.SortFunc(drivers.list, func(a, b Driver) int { return strings.Compare(a.Name, b.Name) })
-}
-
-// registeredSchemes returns the schemes of all drivers. The caller must hold the lock.
-func registeredSchemes() (list []string) {
-	for _, d := range drivers.list {
-		list = append(list, d.Schemes()...)
-	}
-	return list
 }
 
 // Registered returns the registered drivers, sorted by name.
@@ -105,15 +96,15 @@ func Lookup(rawURL string) (Driver, error) {
 	if err != nil {
 		return Driver{}, err
 	}
-	drivers.RLock()
-	defer drivers.RUnlock()
-	for _, d := range drivers.list {
+	var known []string
+	for _, d := range Registered() {
 		if slices.Contains(d.Schemes(), u.Scheme) {
 			return d, nil
 		}
+		known = append(known, d.Schemes()...)
 	}
 	have := "none is registered"
-	if known := registeredSchemes(); len(known) > 0 {
+	if len(known) > 0 {
 		slices.Sort(known)
 		have = "registered: " + strings.Join(known, ", ")
 	}
