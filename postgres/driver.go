@@ -27,7 +27,7 @@ func init() {
 			driver.TimeoutParam(defaultTimeout),
 			{Name: paramMaxLeases, Type: driver.Number, Min: leastLeases, Max: mostLeases,
 				Help: fmt.Sprintf("most leases held or waited for, each on its own connection; default %d", defaultLeases)},
-			{Name: paramDurable, OneOf: []string{"true", "false"},
+			{Name: paramDurable, Type: driver.Bool,
 				Help: "true: tokens also increase across a crash of the server; costs a flush of its log for each transaction id"},
 		},
 		OtherParams: "pgx",

@@ -24,9 +24,9 @@ var zoo = Driver{
 	},
 	Params: []Param{
 		TimeoutParam(time.Second),
-		{Name: "lock_word", OneOf: []string{"yes", "no"}},
+		{Name: "lock_word", Type: Bool},
 		{Name: "lock_list", Many: true},
-		{Name: "lock_low", Type: Number, Min: 1},
+		{Name: "lock_low", Type: Number, Min: 1, Max: 7},
 		{Name: "lock_high", Type: Number, Max: 9},
 	},
 	Examples: []string{"zoo://h", "zoo://h1,h2", "one://name"},
@@ -56,14 +56,14 @@ func TestParse(t *testing.T) {
 }
 
 func TestParseReadsParams(t *testing.T) {
-	u, err := zoo.Parse("zoos://h?timeout=1m30s&lock_word=no&lock%5Flist=a%26b&lock_list=c+d&lock_low=7&&cacert=%2Fca")
+	u, err := zoo.Parse("zoos://h?timeout=1m30s&lock_word=false&lock%5Flist=a%26b&lock_list=c+d&lock_low=7&&cacert=%2Fca")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got := u.Duration(ParamTimeout); got != 90*time.Second {
 		t.Errorf("duration %v", got)
 	}
-	if got := u.Text("lock_word"); got != "no" {
+	if got := u.Text("lock_word"); got != "false" {
 		t.Errorf("text %q", got)
 	}
 	if got := u.Texts("lock_list"); !slices.Equal(got, []string{"a&b", "c d"}) {
@@ -134,8 +134,8 @@ func TestParseRefuses(t *testing.T) {
 		"zoo://h?timeout=-1s":           "duration",
 		"zoo://h?timeout":               "duration",
 		"zoo://h?timeout=1s&timeout=Zq": `"timeout" is given twice`,
-		"zoo://h?lock_word=Zq":          `"lock_word" is not yes or no`,
-		"zoo://h?lock_low=0":            `"lock_low" is not a number from 1`,
+		"zoo://h?lock_word=Zq":          `"lock_word" is not true or false`,
+		"zoo://h?lock_low=0":            `"lock_low" is not a number from 1 to 7`,
 		"zoo://h?lock_low=Zq":           "number",
 		"zoo://h?lock_high=-1":          `"lock_high" is not a number from 0 to 9`,
 		"zoo://h?lock_high=10":          "number",
@@ -174,11 +174,11 @@ func TestURLIsPrintedWithoutPassword(t *testing.T) {
 func TestAllParams(t *testing.T) {
 	names := make(map[string]string)
 	for _, p := range zoo.AllParams() {
-		names[p.Name] = p.TypeName()
+		names[p.Name] = p.Type.String()
 	}
 	want := map[string]string{
 		"cacert": "text", "cert": "text", "key": "text", "timeout": "duration",
-		"lock_word": "yes|no", "lock_list": "text", "lock_low": "number", "lock_high": "number",
+		"lock_word": "true|false", "lock_list": "text", "lock_low": "number", "lock_high": "number",
 	}
 	if !maps.Equal(names, want) {
 		t.Errorf("%v", names)

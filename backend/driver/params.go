@@ -26,10 +26,8 @@ type Param struct {
 	Name string
 	Help string // one line for people, with the default
 	Type ParamType
-	// Min and Max bound a Number. The zero Max means no bound.
+	// Min and Max bound a Number.
 	Min, Max int64
-	// OneOf lists the values that a Text may have; if it is empty, any value is allowed.
-	OneOf []string
 	// Many allows a URL to have the parameter several times.
 	Many bool
 
@@ -43,16 +41,12 @@ type ParamType int
 const (
 	Text     ParamType = iota
 	Duration           // positive, as time.ParseDuration reads it
-	Number             // decimal
+	Number             // decimal, from Min to Max
+	Bool               // true or false; URL.Text returns it
 )
 
-// TypeName returns text, duration or number, or the allowed values with | between them.
-func (p Param) TypeName() string {
-	if len(p.OneOf) > 0 {
-		return strings.Join(p.OneOf, "|")
-	}
-	return [...]string{Text: "text", Duration: "duration", Number: "number"}[p.Type]
-}
+// String returns the type's name for people.
+func (t ParamType) String() string { return [...]string{"text", "duration", "number", "true|false"}[t] }
 
 // TimeoutParam returns the parameter for the time limit of one request. usual is the limit without the parameter.
 func TimeoutParam(usual time.Duration) Param {
@@ -75,25 +69,21 @@ func (d Driver) AllParams() []Param {
 // password.
 func (p Param) check(value string) (wrong string) {
 	switch p.Type {
+	case Text:
+		if value == "" && !p.mayBeEmpty {
+			return "is empty"
+		}
 	case Duration:
 		if d, err := time.ParseDuration(value); err != nil || d <= 0 {
 			return "is not a positive duration, as in 10s"
 		}
 	case Number:
-		n, err := strconv.ParseInt(value, 10, 64)
-		switch {
-		case err == nil && n >= p.Min && (p.Max == 0 || n <= p.Max):
-		case p.Max == 0:
-			return fmt.Sprintf("is not a number from %d", p.Min)
-		default:
+		if n, err := strconv.ParseInt(value, 10, 64); err != nil || n < p.Min || n > p.Max {
 			return fmt.Sprintf("is not a number from %d to %d", p.Min, p.Max)
 		}
-	default:
-		if value == "" && !p.mayBeEmpty {
-			return "is empty"
-		}
-		if len(p.OneOf) > 0 && !slices.Contains(p.OneOf, value) {
-			return "is not " + strings.Join(p.OneOf, " or ")
+	case Bool:
+		if value != "true" && value != "false" {
+			return "is not true or false"
 		}
 	}
 	return ""

@@ -21,13 +21,13 @@ type Record struct {
 // Param is the JSON form of driver.Param.
 type Param struct {
 	Name string `json:"name"`
-	Type string `json:"type"` // text, duration, number, or the allowed values: session|transaction
+	Type string `json:"type"` // text, duration, number, or true|false
 	Help string `json:"help"`
 }
 
 func params(d driver.Driver) (list []Param) {
 	for _, p := range d.AllParams() {
-		list = append(list, Param{p.Name, p.TypeName(), p.Help})
+		list = append(list, Param{p.Name, p.Type.String(), p.Help})
 	}
 	return list
 }

@@ -15,7 +15,7 @@ var drivers = []driver.Driver{
 	{
 		Name: "strong", URLs: []driver.URLForm{{Scheme: "strong"}, {Scheme: "strongs"}},
 		Examples: []string{"strong://host", "strongs://host"},
-		Params: []driver.Param{{Name: "lock_zebra", Help: "stripes", OneOf: []string{"black", "white"}},
+		Params: []driver.Param{{Name: "lock_zebra", Help: "stripes", Type: driver.Bool},
 			{Name: "lock_ant", Type: driver.Number, Help: "legs"}},
 		OtherParams: "zoolib",
 		Guarantees: backend.Guarantees{
@@ -112,7 +112,7 @@ func TestParamsMarkdown(t *testing.T) {
 		"| parameter | meaning |\n" +
 		"|---|---|\n" +
 		"| `lock_ant=number` | legs |\n" +
-		"| `lock_zebra=black\\|white` | stripes |\n" +
+		"| `lock_zebra=true\\|false` | stripes |\n" +
 		"| others | those of zoolib |\n"
 	if b.String() != want {
 		t.Errorf("got\n%s\nwant\n%s", b.String(), want)
@@ -125,7 +125,7 @@ func TestText(t *testing.T) {
 		t.Fatal(err)
 	}
 	head := "strong (strong, strongs)\n  strong://host\n  strongs://host\n  ?lock_ant=number  legs\n  " +
-		"?lock_zebra=black|white  stripes\n  other parameters: those of zoolib\n  scope: all"
+		"?lock_zebra=true|false  stripes\n  other parameters: those of zoolib\n  scope: all"
 	if !strings.HasPrefix(b.String(), head) {
 		t.Errorf("got\n%s\nwant it to begin with\n%s", b.String(), head)
 	}
