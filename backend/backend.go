@@ -150,15 +150,7 @@ func ValidateKey(key string) error {
 }
 
 // ValidateTTL returns ErrInvalid if ttl is not positive, or longer than MaxTTL.
-func ValidateTTL(ttl time.Duration) error {
-	switch {
-	case ttl <= 0:
-		return fmt.Errorf("%w: ttl %v is not positive", ErrInvalid, ttl)
-	case ttl > MaxTTL:
-		return fmt.Errorf("%w: ttl %v is longer than %v", ErrInvalid, ttl, MaxTTL)
-	}
-	return nil
-}
+func ValidateTTL(ttl time.Duration) error { return Guarantees{}.ValidateTTL(ttl) }
 
 // A Lease is one owner's claim on one key. All methods are safe for concurrent use.
 type Lease interface {

@@ -1,6 +1,7 @@
 package backend
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 )
@@ -105,10 +106,14 @@ func name(i int, names ...string) string {
 
 // ValidateTTL returns ErrInvalid if ttl is not positive, or longer than a store with these guarantees grants.
 func (g Guarantees) ValidateTTL(ttl time.Duration) error {
-	if g.MaxTTL > 0 && ttl > g.MaxTTL {
-		return fmt.Errorf("%w: ttl %v is longer than the store grants, %v", ErrInvalid, ttl, g.MaxTTL)
+	longest := min(cmp.Or(g.MaxTTL, MaxTTL), MaxTTL)
+	switch {
+	case ttl <= 0:
+		return fmt.Errorf("%w: ttl %v is not positive", ErrInvalid, ttl)
+	case ttl > longest:
+		return fmt.Errorf("%w: ttl %v is longer than %v", ErrInvalid, ttl, longest)
 	}
-	return ValidateTTL(ttl)
+	return nil
 }
 
 // Round returns the TTL that a store with these guarantees grants for ttl: at least MinTTL, rounded up to Granularity.
