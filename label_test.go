@@ -62,7 +62,7 @@ func TestOwnerLabelIsValidated(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{"", longest + "x", "a b", "a\nb", "a\x00", "\x1b[31m", "\xff", `say"hi"`, "a\u2028b",
-		"\u00a0"} {
+		"\u00a0", "a\ufffd"} {
 		_, err := lock.New(memory.New(), lock.WithOwnerLabel(bad))
 		wantErr(t, err, lock.ErrInvalid)
 	}

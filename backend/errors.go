@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -54,10 +55,8 @@ func (e *HeldError) Error() string {
 
 // printable returns s as it can appear in a line of a log: quoted if it contains a character that is not printable.
 func printable(s string) string {
-	for _, r := range s {
-		if r == utf8.RuneError || !strconv.IsPrint(r) {
-			return strconv.Quote(s)
-		}
+	if strings.ContainsFunc(s, func(r rune) bool { return r == utf8.RuneError || !strconv.IsPrint(r) }) {
+		return strconv.Quote(s)
 	}
 	return s
 }

@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"unicode/utf8"
 )
 
 // MaxLabelLen is the length in bytes of the longest label of an owner.
@@ -37,9 +36,7 @@ func ValidateLabel(label string) error {
 		return fmt.Errorf("%w: empty owner label", ErrInvalid)
 	case len(label) > MaxLabelLen:
 		return fmt.Errorf("%w: owner label of %d bytes is longer than %d", ErrInvalid, len(label), MaxLabelLen)
-	case !utf8.ValidString(label), strings.ContainsFunc(label, func(r rune) bool {
-		return r == ' ' || r == '"' || !strconv.IsPrint(r)
-	}):
+	case printable(label) != label, strings.ContainsAny(label, ` "`):
 		return fmt.Errorf("%w: owner label %q has a blank, a quote or a character that is not printable", ErrInvalid, label)
 	}
 	return nil
