@@ -76,11 +76,13 @@ func Open(ctx context.Context, rawURL string, opts ...Option) (*Locker, error) {
 	fail := func(err error) (*Locker, error) {
 		return nil, &Error{Op: "open", Backend: d.Name, Err: driver.CleanError(rawURL, err)}
 	}
+	rest, prefix, base, err := driver.TakeLockParams(rawURL)
+	if err != nil {
+		return fail(err)
+	}
 	// Check the options before any request to the store. newLocker checks them again, with the store's guarantees.
-	rest, prefix, badPrefix := driver.TakePrefix(rawURL)
-	rest, base, badBase := driver.TakeTokenBase(rest)
 	s := newSettings(append([]Option{WithPrefix(prefix), WithTokenBase(base)}, opts...))
-	if err := cmp.Or(badPrefix, badBase, s.validate(Guarantees{Shared: true})); err != nil {
+	if err := s.validate(Guarantees{Shared: true}); err != nil {
 		return fail(err)
 	}
 	b, err := d.OpenURL(kit.WithLogger(ctx, s.logger), rest)

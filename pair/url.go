@@ -80,10 +80,8 @@ func open(ctx context.Context, u driver.URL) (backend.Backend, error) {
 // OpenStore opens one of the two stores. It applies the parameters of the URL that package lock applies to a store that
 // is used alone: lock_prefix and lock_token_base. Its errors do not show passwords.
 func OpenStore(ctx context.Context, rawURL string) (s Store, err error) {
-	if rawURL, s.Prefix, err = driver.TakePrefix(rawURL); err != nil {
-		return s, err
-	}
-	if rawURL, s.TokenBase, err = driver.TakeTokenBase(rawURL); err != nil {
+	rawURL, s.Prefix, s.TokenBase, err = driver.TakeLockParams(rawURL)
+	if err != nil {
 		return s, err
 	}
 	s.Backend, s.Name, err = driver.Open(ctx, rawURL)

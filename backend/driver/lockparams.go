@@ -7,34 +7,33 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// Names of the parameters that package lock has for every store.
-const (
-	paramPrefix    = ParamPrefix + "prefix"
-	paramTokenBase = ParamPrefix + "token_base"
+// The parameters that package lock has for every store.
+var (
+	paramPrefix    = Param{Name: ParamPrefix + "prefix", mayBeEmpty: true}
+	paramTokenBase = Param{Name: ParamPrefix + "token_base", Type: Number, Max: backend.TokenLimit - 1}
 )
 
-// TakePrefix removes the parameter lock_prefix from a URL. It returns the rest of the URL and the prefix, which begins
-// every key. The prefix is empty if the parameter is missing.
-func TakePrefix(raw string) (rest, prefix string, err error) {
-	rest, u, err := take(raw, Param{Name: paramPrefix, mayBeEmpty: true})
-	return rest, u.Text(paramPrefix), err
+// TakeLockParams removes the parameters lock_prefix and lock_token_base from a URL. It returns the rest of the URL, the
+// prefix, which begins every key, and the base, which is added to every number of the store: a store that replaces
+// another then continues where the other ended. The prefix is empty, and the base 0, if its parameter is missing.
+func TakeLockParams(raw string) (rest, prefix string, base uint64, err error) {
+	rest, u, err := take(raw, paramPrefix, paramTokenBase)
+	return rest, u.Text(paramPrefix.Name), uint64(u.Number(paramTokenBase.Name)), err
 }
 
-// TakeTokenBase removes the parameter lock_token_base from a URL. It returns the rest of the URL and the base, which is
-// added to every number of the store: a store that replaces another then continues where the other ended. The base is 0
-// if the parameter is missing.
-func TakeTokenBase(raw string) (rest string, base uint64, err error) {
-	rest, u, err := take(raw, Param{Name: paramTokenBase, Type: Number, Max: backend.TokenLimit - 1})
-	return rest, uint64(u.Number(paramTokenBase)), err
+// WithoutTokenBase returns a URL without the parameter lock_token_base.
+func WithoutTokenBase(raw string) (rest string, err error) {
+	rest, _, err = take(raw, paramTokenBase)
+	return rest, err
 }
 
-// take removes a parameter from a URL. It returns the rest of the URL, byte for byte, and the URL with the parameter's
-// value.
-func take(raw string, p Param) (rest string, u URL, err error) {
+// take removes parameters from a URL. It returns the rest of the URL, byte for byte, and the URL with the parameters'
+// values.
+func take(raw string, params ...Param) (rest string, u URL, err error) {
 	if u, err = SplitURL(raw); err != nil {
 		return "", URL{}, err
 	}
-	if err := u.readParams([]Param{p}, func(string) bool { return true }); err != nil {
+	if err := u.readParams(params, func(string) bool { return true }); err != nil {
 		return "", URL{}, fmt.Errorf("%w: %s url: %w", backend.ErrInvalid, u.Scheme, err)
 	}
 	rest, _, _ = strings.Cut(raw, "?")

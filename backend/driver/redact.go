@@ -196,7 +196,7 @@ func secretParam(name, value string) bool {
 func secretName(name string) bool {
 	plain, _ := url.QueryUnescape(name) // "" after an error
 	name = strings.ToLower(cmp.Or(plain, name))
-	return name != paramTokenBase &&
+	return name != paramTokenBase.Name &&
 		(strings.Contains(name, "pass") || strings.Contains(name, "secret") || strings.Contains(name, "token"))
 }
 

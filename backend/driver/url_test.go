@@ -104,22 +104,32 @@ func TestSplitURLRefuses(t *testing.T) {
 	}
 }
 
-func TestTakePrefix(t *testing.T) {
-	for raw, want := range map[string]struct{ rest, prefix string }{
-		"redis://h?a=1&lock_prefix=%41&lock_y=2": {"redis://h?a=1&lock_y=2", "A"},
-		"redis://h?a=1&lock_y=%2F":               {"redis://h?a=1&lock_y=%2F", ""},
-		"redis://h?lock%5Fprefix=A":              {"redis://h", "A"},
-		"redis://h?lock_prefix=":                 {"redis://h", ""},
-		"redis://h":                              {"redis://h", ""},
+func TestTakeLockParams(t *testing.T) {
+	for raw, want := range map[string]struct {
+		rest, prefix string
+		base         uint64
+	}{
+		"redis://h?a=1&lock_prefix=%41&lock_y=2":          {"redis://h?a=1&lock_y=2", "A", 0},
+		"redis://h?a=1&lock_y=%2F":                        {"redis://h?a=1&lock_y=%2F", "", 0},
+		"redis://h?lock%5Fprefix=A":                       {"redis://h", "A", 0},
+		"redis://h?lock_prefix=":                          {"redis://h", "", 0},
+		"redis://h":                                       {"redis://h", "", 0},
+		"redis://h?lock_token_base=7&a=%2F&lock_prefix=A": {"redis://h?a=%2F", "A", 7},
+		"redis://h?lock_token_base=36028797018963967&b=":  {"redis://h?b=", "", 1<<55 - 1},
 	} {
-		if rest, prefix, err := TakePrefix(raw); rest != want.rest || prefix != want.prefix || err != nil {
-			t.Errorf("%s: %q %q %v, want %+v", raw, rest, prefix, err, want)
+		rest, prefix, base, err := TakeLockParams(raw)
+		if rest != want.rest || prefix != want.prefix || base != want.base || err != nil {
+			t.Errorf("%s: %q %q %d %v, want %+v", raw, rest, prefix, base, err, want)
 		}
 	}
-	for _, raw := range []string{"redis://h?lock_prefix=1&lock_prefix=2", "redis://h?lock_prefix=%zz", "redis"} {
-		if _, _, err := TakePrefix(raw); !errors.Is(err, backend.ErrInvalid) {
+	for _, raw := range []string{"redis://h?lock_prefix=1&lock_prefix=2", "redis://h?lock_prefix=%zz", "redis",
+		"redis://h?lock_token_base=36028797018963968", "redis://h?lock_token_base=-1", "redis://h?lock_token_base="} {
+		if _, _, _, err := TakeLockParams(raw); !errors.Is(err, backend.ErrInvalid) {
 			t.Errorf("%s: %v, want ErrInvalid", raw, err)
 		}
+	}
+	if rest, err := WithoutTokenBase("redis://h?lock_token_base=7&lock_prefix=%41"); rest != "redis://h?lock_prefix=%41" {
+		t.Errorf("%s, %v", rest, err)
 	}
 }
 

@@ -57,7 +57,7 @@ func openSwitched(ctx context.Context, rawURL string) (*switchStore, error) {
 		return nil, driver.CleanError(rawURL, err)
 	}
 	s.other = other.Backend
-	s.url, _, err = driver.TakeTokenBase(rawURL)
+	s.url, err = driver.WithoutTokenBase(rawURL)
 	return s, err
 }
 

@@ -101,11 +101,8 @@ func fileURL(path string) string {
 // sharedURL returns rawURL for the suite and the benchmarks: a store that several clients share, without lock_prefix
 // and lock_token_base, which belong to package lock. A memory store without a name gets a name that begins with name.
 func sharedURL(rawURL, name string) (string, error) {
-	rest, _, err := driver.TakePrefix(rawURL)
+	rest, _, _, err := driver.TakeLockParams(rawURL)
 	if err != nil {
-		return "", err
-	}
-	if rest, _, err = driver.TakeTokenBase(rest); err != nil {
 		return "", err
 	}
 	u, err := driver.SplitURL(rest)
