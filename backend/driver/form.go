@@ -49,12 +49,10 @@ func (f URLForm) has(scheme string) bool { return scheme == f.Scheme || scheme =
 // params returns the parameters that URLs of the form may have, sorted by name: own, and those for TLS if the form has
 // a scheme with TLS.
 func (f URLForm) params(own []Param) []Param {
-	list := slices.Clone(own)
 	if f.Secure != "" {
-		list = append(list, tlsParams...)
+		own = slices.Concat(own, tlsParams)
 	}
-	slices.SortFunc(list, func(a, b Param) int { return strings.Compare(a.Name, b.Name) })
-	return list
+	return slices.SortedFunc(slices.Values(own), func(a, b Param) int { return strings.Compare(a.Name, b.Name) })
 }
 
 // Schemes returns the schemes of d's URLs.
