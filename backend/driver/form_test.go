@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -168,6 +169,9 @@ func TestURLIsPrintedWithoutPassword(t *testing.T) {
 		if text := fmt.Sprintf(format, u); strings.Contains(text, "secret") || !strings.Contains(text, "zoo://h/a") {
 			t.Errorf("%s: %s", format, text)
 		}
+	}
+	if text, err := json.Marshal(u); string(text) != `"zoo://h/a"` || err != nil {
+		t.Errorf("JSON: %s, %v", text, err)
 	}
 }
 

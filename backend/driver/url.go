@@ -30,6 +30,9 @@ type URL struct {
 // String returns the URL as Redact shows it.
 func (u URL) String() string { return Redact(u.Raw) }
 
+// MarshalText returns String, for JSON and logs.
+func (u URL) MarshalText() ([]byte, error) { return []byte(u.String()), nil }
+
 // GoString returns String with the type's name, for %#v.
 func (u URL) GoString() string { return "URL(" + u.String() + ")" }
 
