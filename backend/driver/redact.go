@@ -95,8 +95,8 @@ func FillPasswords(urls, passwords []string) ([]string, error) {
 
 // CleanError removes the passwords of raw, the URL that err came from, from err's message, because client libraries
 // often quote a URL that they could not parse, or its parts. It removes passwords of three bytes or more, as written in
-// raw and decoded. If SplitURL refuses raw, the message is SplitURL's. If the message needs no change, CleanError
-// returns err. Otherwise the result matches whatever err matches, and does not unwrap.
+// raw, decoded, and escaped in other ways. If SplitURL refuses raw, the message is SplitURL's. If the message needs no
+// change, CleanError returns err. Otherwise the result matches whatever err matches, and does not unwrap.
 func CleanError(raw string, err error) error {
 	if err == nil || raw == "" {
 		return err
@@ -127,7 +127,8 @@ func (e *cleanError) Error() string        { return e.msg }
 func (e *cleanError) Is(target error) bool { return errors.Is(e.err, target) }
 func (e *cleanError) As(target any) bool   { return errors.As(e.err, target) }
 
-// secrets returns the passwords of raw, the longest first: as written, decoded, and quoted by Go.
+// secrets returns the passwords of raw, the longest first: as written, decoded, quoted by Go, and escaped anew, because
+// libraries build URLs of their own.
 func secrets(raw string) []string {
 	const least = 3 // replacing a shorter password would garble the message
 	var list []string
@@ -137,7 +138,8 @@ func secrets(raw string) []string {
 			inPath, _ := url.PathUnescape(secret) // "" after an error
 			inQuery, _ := url.QueryUnescape(secret)
 			for _, s := range []string{secret, inPath, inQuery} {
-				list = append(list, s, unquoted(strconv.Quote(s)))
+				list = append(list, s, unquoted(strconv.Quote(s)), Escape(s), url.QueryEscape(s),
+					url.UserPassword("", s).String()[1:])
 			}
 			return secret
 		}, collect)

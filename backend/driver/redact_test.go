@@ -79,9 +79,10 @@ func TestCleanError(t *testing.T) {
 	if err := CleanError("redis://u:secret@h", errReset); err != errReset {
 		t.Errorf("an error without secrets became %v", err)
 	}
-	const raw = "redis://user:s%C3%A9cret%22x@h:1/0?sentinel_password=other%20one&lock_node=redis%3A%2F%2Fa%3Athird%40b&db=1"
+	const raw = "redis://user:s%c3%a9cret%22x@h:1/0?sentinel_password=other%20one&lock_node=redis%3A%2F%2Fa%3Athird%40b&db=1"
 	for _, text := range []string{
-		raw, "sécret\"x", `"sécret\"x"`, "s%C3%A9cret%22x", "other one", "other%20one", "third",
+		raw, "sécret\"x", `"sécret\"x"`, "s%C3%A9cret%22x", "s%c3%a9cret%22x", "other one", "other%20one", "other+one",
+		"third",
 	} {
 		inner := fmt.Errorf("%w: cannot read %s, really", backend.ErrInvalid, text)
 		err := CleanError(raw, inner)
@@ -182,7 +183,8 @@ func FuzzNoPasswordIsShown(f *testing.F) {
 			check("net/url", CleanError(raw, err).Error())
 		}
 		for _, text := range []string{
-			raw, password, strconv.Quote(raw), strconv.Quote(password),
+			raw, password, strconv.Quote(raw), strconv.Quote(password), Escape(password), url.QueryEscape(password),
+			url.UserPassword(user, password).String(),
 		} {
 			check("error", CleanError(raw, errors.New(text)).Error())
 		}
