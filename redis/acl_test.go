@@ -88,22 +88,6 @@ func doAll(t *testing.T, url, key string) (err error) {
 		case <-time.After(time.Millisecond):
 		}
 	}
-	subscription := func() *redis.PubSub {
-		b.inbox.mu.Lock()
-		defer b.inbox.mu.Unlock()
-		if b.inbox.probe != nil {
-			return nil
-		}
-		return b.inbox.pubsub
-	}
-	before := subscription()
-	b.inbox.checkSubscription()
-	b.inbox.pings.Wait()
-	until(t, soon, "the subscription is sound, or made anew",
-		func() bool { return subscription() != nil && b.inbox.ready() })
-	if subscription() != before {
-		return errors.New("probe of the subscription: it ended")
-	}
 	begun := time.Now()
 	if err := first.Release(ctx); err != nil {
 		return fmt.Errorf("release: %w", err)

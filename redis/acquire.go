@@ -24,18 +24,27 @@ type attempt struct {
 	sent       time.Time     // read before sending the last request
 	unanswered bool          // a request without a reply may have run, or may still run
 	queued     bool          // the server keeps a queue entry that must be removed
+	notified   bool          // the inbox has notified the attempt since the last refusal
 	granted    bool          // Leases cleans up if Grant fails
+
+	// endSubscription ends the subscription that existed before the last refused request; nil if there was none. It does
+	// not end a newer one, which would have lost no notification.
+	endSubscription context.CancelFunc
 }
 
 // try requests the key once. It queues the attempt if the attempt is registered with the inbox.
 func (a *attempt) try(ctx context.Context) (backend.Lease, error) {
 	// An uncontended acquire does not subscribe, so the first request queues only if the subscription exists already. A
 	// waiter registers before it queues, because the notification may arrive before the reply.
-	if a.r.Wait && a.b.inbox.ready() {
-		a.register()
+	var endSubscription context.CancelFunc
+	if a.r.Wait {
+		if endSubscription = a.b.inbox.subscription(); endSubscription != nil {
+			a.register()
+		}
 	}
 	select {
 	case <-a.waiter: // this request makes earlier notifications obsolete
+		a.notified = true
 	default:
 	}
 	reply, err := a.request(ctx)
@@ -45,6 +54,12 @@ func (a *attempt) try(ctx context.Context) (backend.Lease, error) {
 	case reply.granted:
 		return a.grant(ctx, reply)
 	}
+	if a.endSubscription != nil && reply.added && !a.notified && len(a.waiter) == 0 {
+		// The reservation has expired without a notification. The connection of the subscription may be dead, although
+		// nothing has closed it, so the inbox subscribes again.
+		a.endSubscription()
+	}
+	a.queued, a.notified, a.endSubscription = a.waiter != nil, false, endSubscription
 	a.recheck = recheckAfter(reply.holder.TTL)
 	return nil, &backend.HeldError{Holder: reply.holder}
 }
@@ -83,14 +98,7 @@ func (a *attempt) request(ctx context.Context) (acquireReply, error) {
 	if err != nil {
 		return acquireReply{}, err
 	}
-	reply, err := parseAcquire(v)
-	if err == nil && queue && !reply.granted {
-		if a.queued && reply.added {
-			b.inbox.checkSubscription() // the reservation expired, and no notification arrived
-		}
-		a.queued = true
-	}
-	return reply, err
+	return parseAcquire(v)
 }
 
 // grant starts the lease.

@@ -48,7 +48,7 @@ func newBackend(client redis.UniversalClient, o Options) *Backend {
 	if c, ok := client.(*redis.Client); ok {
 		b.batcher = exchange.NewBatcher(c, b.leases.Go)
 	}
-	b.inbox = newInbox(client, b.naming.channels())
+	b.inbox = newInbox(client, b.leases, b.naming.channels())
 	b.channel = b.inbox.channel
 	return b
 }
@@ -90,7 +90,6 @@ func (b *Backend) Close() error {
 	if !b.leases.Close() {
 		return nil
 	}
-	b.inbox.close()
 	err := b.closeOwned()
 	b.leases.Drain() // closed connections end their requests
 	return err

@@ -91,7 +91,7 @@
 // An ACL user needs exactly this:
 //
 //	~anylock:* &anylock:inbox:*
-//	+del +eval +evalsha +exists +get +incr +info +mget +pexpire +ping +pttl +publish +set +subscribe +time
+//	+del +eval +evalsha +exists +get +incr +info +mget +pexpire +pttl +publish +set +subscribe +time
 //	+zadd +zcard +zcount +zpopmin +zrange +zrem +zremrangebyscore +zscore
 //
 // It also needs +select for a database other than 0, +cluster|slots in a Cluster, +wait for MinReplicas, and +scan for

@@ -46,6 +46,9 @@ func clusterNode(t testing.TB) *servers.Server {
 	return servers.Redis(t, "--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf")
 }
 
+// ready reports whether the server has confirmed the subscription.
+func (in *inbox) ready() bool { return in.subscription() != nil }
+
 func held1(err error) (*backend.HeldError, bool) {
 	var h *backend.HeldError
 	ok := errors.As(err, &h)

@@ -21,20 +21,16 @@ import (
 // Messages are hints, because they may be lost. So a new subscription wakes all waiters.
 type inbox struct {
 	client  redis.UniversalClient
-	id      string // inboxLen bytes, as the scripts expect
+	leases  *kit.Leases // Close waits for the goroutine that reads
+	id      string      // inboxLen bytes, as the scripts expect
 	channel string
 
 	mu      sync.Mutex
-	waiters map[string]waiter // by owner
-	up      bool              // the server has confirmed the subscription
-	err     error             // why the subscription is not up, if an attempt has failed
-	changed chan struct{}     // closed at every change of up or err
-	pubsub  *redis.PubSub
-	probe   *time.Timer        // closes pubsub unless a message arrives first; nil if no probe is under way
-	stop    context.CancelFunc // ends the reader; nil before the reader is started
-	done    chan struct{}      // closed when the reader and pings have ended
-	closed  bool
-	pings   sync.WaitGroup
+	waiters map[string]waiter  // by owner
+	reading bool               // a goroutine maintains the subscription
+	end     context.CancelFunc // ends the subscription; nil while the server has not confirmed one
+	err     error              // why there is no subscription, if an attempt has failed
+	changed chan struct{}      // closed at every change of end or err
 }
 
 const inboxLen = 32
@@ -49,12 +45,12 @@ func (w waiter) notify() {
 	}
 }
 
-func newInbox(client redis.UniversalClient, prefix string) *inbox {
+func newInbox(client redis.UniversalClient, leases *kit.Leases, prefix string) *inbox {
 	var b [inboxLen / 2]byte
 	rand.Read(b[:])
 	id := hex.EncodeToString(b[:])
 	return &inbox{
-		client: client, id: id, channel: prefix + id,
+		client: client, leases: leases, id: id, channel: prefix + id,
 		waiters: make(map[string]waiter), changed: make(chan struct{}),
 	}
 }
@@ -77,11 +73,18 @@ func (in *inbox) remove(owner string, w waiter) {
 	}
 }
 
-// ready reports whether the subscription is up.
-func (in *inbox) ready() bool {
+func (in *inbox) notify(owner string) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	return in.up
+	in.waiters[owner].notify() // nil if the attempt has ended: then it removes its queue entry
+}
+
+// subscription returns a function that ends the current subscription, so that the inbox subscribes again. The function
+// does nothing once that subscription has ended. It is nil while the server has not confirmed a subscription.
+func (in *inbox) subscription() (end context.CancelFunc) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return in.end
 }
 
 // awaitSubscription starts the subscription if necessary, and waits until the server has confirmed it. It fails if the
@@ -91,13 +94,13 @@ func (in *inbox) awaitSubscription(ctx context.Context, patience time.Duration) 
 	defer limit.Stop()
 	for {
 		in.mu.Lock()
-		up, err, changed := in.up, in.err, in.changed
-		if in.stop == nil && !in.closed {
-			in.startLocked()
+		if !in.reading {
+			in.reading = in.leases.Go(func(context.Context) { in.read(in.leases.Closing()) })
 		}
+		subscribed, err, changed := in.end != nil, in.err, in.changed
 		in.mu.Unlock()
 		switch {
-		case up:
+		case subscribed:
 			return nil
 		case err != nil && exchange.IsReply(err) && !exchange.Passing(err):
 			return subscribeError(err)
@@ -118,130 +121,57 @@ func subscribeError(err error) error {
 
 var errSubscribe = errors.New("subscribe to be woken")
 
-func (in *inbox) startLocked() {
-	ctx, cancel := context.WithCancel(context.Background())
-	in.stop, in.done = cancel, make(chan struct{})
-	go func() {
-		defer close(in.done)
-		in.read(ctx)
-		in.pings.Wait()
-	}()
-}
-
 // read maintains the subscription until ctx ends. It never blocks on a waiter.
 func (in *inbox) read(ctx context.Context) {
 	pause := kit.Pause{Min: 10 * time.Millisecond, Max: time.Second}
 	for ctx.Err() == nil {
-		ps := in.client.Subscribe(ctx) // makes no request yet
-		unblock := context.AfterFunc(ctx, func() { _ = ps.Close() })
-		err := ps.Subscribe(ctx, in.channel)
-		in.mu.Lock()
-		in.pubsub = ps
-		in.startProbeLocked() // the first message confirms the subscription
-		in.mu.Unlock()
-		for err == nil {
-			var m any
-			if m, err = ps.Receive(ctx); err == nil {
-				if in.dispatch(m) {
-					pause.Reset()
-				}
-			}
+		confirmed, err := in.receive(ctx)
+		if confirmed {
+			pause.Reset()
 		}
-		unblock()
-		_ = ps.Close() // the error of a second Close does not matter
-		in.endProbe()
-		in.setState(false, err)
+		in.setState(nil, err)
 		_ = kit.Sleep(ctx, pause.Next(0))
 	}
 }
 
-// setState records the state of the subscription. If the subscription is new, it wakes all waiters.
-func (in *inbox) setState(up bool, err error) {
+// confirmTimeout is how long the server may take to confirm a subscription: a firewall or proxy may drop everything
+// that is sent on its connection.
+const confirmTimeout = 2 * time.Second
+
+// receive subscribes, and delivers messages until the subscription ends. confirmed reports whether the server has
+// confirmed the subscription.
+func (in *inbox) receive(ctx context.Context) (confirmed bool, err error) {
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	ps := in.client.Subscribe(ctx) // makes no request yet
+	defer ps.Close()
+	context.AfterFunc(ctx, func() { _ = ps.Close() }) // because go-redis does not stop reading when ctx ends
+	if err := ps.Subscribe(ctx, in.channel); err != nil {
+		return false, err
+	}
+	if _, err := ps.ReceiveTimeout(ctx, confirmTimeout); err != nil {
+		return false, err
+	}
+	in.setState(end, nil)
+	for {
+		m, err := ps.ReceiveMessage(ctx)
+		if err != nil {
+			return true, err
+		}
+		in.notify(m.Payload)
+	}
+}
+
+// setState records the state of the subscription. If the subscription is new, setState wakes all waiters.
+func (in *inbox) setState(end context.CancelFunc, err error) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	in.up, in.err = up, err
+	in.end, in.err = end, err
 	close(in.changed)
 	in.changed = make(chan struct{})
-	if up {
+	if end != nil {
 		for _, w := range in.waiters {
 			w.notify()
 		}
-	}
-}
-
-// dispatch handles a message, and reports whether it confirms the subscription.
-func (in *inbox) dispatch(m any) (confirmed bool) {
-	in.endProbe()
-	switch m := m.(type) {
-	case *redis.Subscription:
-		if m.Kind == "subscribe" {
-			in.setState(true, nil)
-			return true
-		}
-	case *redis.Message:
-		in.notify(m.Payload)
-	}
-	return false
-}
-
-func (in *inbox) notify(owner string) {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	in.waiters[owner].notify() // nil if the attempt has ended: then it removes its queue entry
-}
-
-// probeTimeout is how long the server may take to confirm the subscription, or to reply to a ping on it.
-const probeTimeout = 2 * time.Second
-
-// startProbeLocked replaces the subscription unless a message arrives in time: a firewall or proxy may drop everything
-// that is sent on its connection.
-func (in *inbox) startProbeLocked() {
-	ps := in.pubsub
-	in.probe = time.AfterFunc(probeTimeout, func() { _ = ps.Close() }) // read subscribes again
-}
-
-// endProbe ends a probe, because a message has arrived, the subscription has ended or the inbox is closed.
-func (in *inbox) endProbe() {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	if in.probe != nil {
-		in.probe.Stop()
-		in.probe = nil
-	}
-}
-
-// checkSubscription pings the server on the subscription, in the background, after a message was missed. If no message
-// arrives in time, the subscription is replaced.
-func (in *inbox) checkSubscription() {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	if in.probe != nil || in.closed || !in.up {
-		return
-	}
-	in.startProbeLocked()
-	ps := in.pubsub
-	in.pings.Go(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), probeTimeout)
-		defer cancel()
-		_ = ps.Ping(ctx)
-	})
-}
-
-// close ends the subscription, and waits at most CloseGrace for its goroutines.
-func (in *inbox) close() {
-	in.mu.Lock()
-	in.closed = true
-	stop, done := in.stop, in.done
-	in.mu.Unlock()
-	in.endProbe()
-	if stop == nil {
-		return
-	}
-	stop()
-	t := time.NewTimer(exchange.CloseGrace)
-	defer t.Stop()
-	select {
-	case <-done:
-	case <-t.C: // a caller's client is still within its own timeouts
 	}
 }

@@ -38,6 +38,30 @@ func (c *counter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proc
 	}
 }
 
+// An inFlight is a go-redis hook that counts the requests of a client that have not ended.
+type inFlight struct {
+	counter
+	n atomic.Int64
+}
+
+func (f *inFlight) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		f.n.Add(1)
+		defer f.n.Add(-1)
+		return next(ctx, cmd)
+	}
+}
+
+func (f *inFlight) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		f.n.Add(1)
+		defer f.n.Add(-1)
+		return next(ctx, cmds)
+	}
+}
+
+func (f *inFlight) none() bool { return f.n.Load() == 0 }
+
 // Without contention, an acquire (with its token), a renewal and a release take one request each, and nobody
 // subscribes.
 func TestOneRequestEach(t *testing.T) {

@@ -42,6 +42,7 @@ func (a *attempt) sleep(ctx context.Context) error {
 	defer t.Stop()
 	select {
 	case <-a.waiter:
+		a.notified = true
 		return nil
 	case <-t.C:
 		return nil

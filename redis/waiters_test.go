@@ -203,6 +203,57 @@ func TestSilentSubscription(t *testing.T) {
 	}
 }
 
+// A waiter that has lost its place without a notification ends only the subscription that existed when its last request
+// was sent. It ends no newer one, nor a subscription that has notified it.
+func TestWaiterEndsOnlyItsSubscription(t *testing.T) {
+	t.Parallel()
+	s := ownDatabase(t)
+	ctx := t.Context()
+	b := opened(t, s.URL)
+	defer release(t, acquire(t, opened(t, s.URL), req("k", time.Hour)))
+	a := &attempt{b: b, r: waiting("k", time.Hour), ttl: time.Hour, lease: &leaseData{names: b.naming.names("k")}}
+	defer a.unregister()
+	if err := b.inbox.awaitSubscription(ctx, soon); err != nil {
+		t.Fatal(err)
+	}
+	state := func() <-chan struct{} {
+		b.inbox.mu.Lock()
+		defer b.inbox.mu.Unlock()
+		return b.inbox.changed
+	}
+	missTurn := func() {
+		t.Helper()
+		if n := s.raw(t).Del(ctx, a.lease.names.queue).Val(); n != 1 {
+			t.Fatal("the waiter is not queued")
+		}
+		if _, err := a.try(ctx); !errors.Is(err, backend.ErrHeld) {
+			t.Fatal(err)
+		}
+	}
+	staysWhen := func(what string) {
+		t.Helper()
+		before := state()
+		missTurn()
+		time.Sleep(soon / 100) // sleeps: the subscription would end at once
+		if state() != before {
+			t.Errorf("%s: the subscription has ended", what)
+		}
+	}
+	if _, err := a.try(ctx); !errors.Is(err, backend.ErrHeld) || !a.queued {
+		t.Fatalf("%v, queued %v", err, a.queued)
+	}
+	before := state()
+	b.inbox.subscription()()
+	until(t, soon, "there is a new subscription", func() bool { return state() != before && b.inbox.ready() })
+	<-a.waiter // the new subscription wakes all waiters
+	staysWhen("a new subscription")
+	a.waiter.notify()
+	staysWhen("a notified waiter")
+	before = state()
+	missTurn()
+	until(t, soon, "the subscription that lost the notification is replaced", func() bool { return state() != before })
+}
+
 // An Acquire that does not wait never overtakes a waiter, even if the key is free at that moment.
 func TestTryDoesNotBarge(t *testing.T) {
 	t.Parallel()

@@ -38,6 +38,3 @@ func AwaitReply(
 	}
 	return c.wait()
 }
-
-// CloseGrace is how long Close waits for requests in progress, such as those that remove waiters from queues.
-const CloseGrace = time.Second
