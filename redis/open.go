@@ -91,7 +91,8 @@ func (b *Backend) probe(ctx context.Context) error {
 }
 
 // scriptCommands are the commands of the scripts. ZREM comes first, because a full server refuses no command after a
-// write; DEL comes last, because it removes the key of SET.
+// write; DEL comes last, because it removes the key of SET. PEXPIRE follows INCR, which creates a key without an expiry
+// if SET fails.
 var scriptCommands = []string{
 	"ZREM queue member", "SET lock 1 PX 1000", "GET lock", "EXISTS lock", "MGET lock", "INCR lock", "PTTL lock",
 	"PEXPIRE lock 1000",

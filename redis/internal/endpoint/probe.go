@@ -15,7 +15,7 @@ import (
 //go:embed probe.lua
 var probeLua string
 
-var ProbeScript = exchange.Script{Text: probeLua, Digest: "5188a04d06076ee31a0b8cbcf1393893c990b66f"}
+var ProbeScript = exchange.Script{Text: probeLua, Digest: "bac9d7e8a1e5ec1fea28033af74f2e90ed0b084a"}
 
 // Probe makes the server run commands: all commands that scripts need. If the server lacks or forbids any, Probe fails
 // with ErrUnsupported, which names them. It leaves no keys behind, and ignores errors of a server that is temporarily
@@ -31,21 +31,19 @@ func Probe(ctx context.Context, c redis.UniversalClient, keys []string, channel 
 	if _, err := pipe.Exec(ctx); err != nil && !exchange.IsReply(err) {
 		return err
 	}
+	failed, _ := eval.Val().([]any)
+	for _, sent := range []*redis.Cmd{eval, evalsha} {
+		if err := sent.Err(); err != nil && !exchange.IsNoScript(err) && !exchange.Passing(err) {
+			failed = append(failed, strings.ToUpper(sent.Name()), err.Error())
+		}
+	}
 	var missing []string
-	note := func(command, reason string) {
+	for i := 0; i+1 < len(failed); i += 2 {
+		command, reason := fmt.Sprint(failed[i]), fmt.Sprint(failed[i+1])
 		// A user without the channels can acquire locks, but an Acquire that has to wait fails.
 		if !exchange.PassingText(reason) && !(command == "PUBLISH" && strings.Contains(reason, "channel")) {
 			missing = append(missing, fmt.Sprintf("%s (%s)", command, reason))
 		}
-	}
-	for _, sent := range []*redis.Cmd{eval, evalsha} {
-		if err := sent.Err(); err != nil && !exchange.IsNoScript(err) && !exchange.Passing(err) {
-			note(strings.ToUpper(sent.Name()), err.Error())
-		}
-	}
-	failed, _ := eval.Val().([]any)
-	for i := 0; i+1 < len(failed); i += 2 {
-		note(fmt.Sprint(failed[i]), fmt.Sprint(failed[i+1]))
 	}
 	if len(missing) > 0 {
 		return fmt.Errorf("%w: the server lacks or forbids commands that locks need: %s", backend.ErrUnsupported,

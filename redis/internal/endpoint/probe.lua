@@ -3,19 +3,14 @@
 -- KEYS: lock, queue. ARGV: a channel, then commands with their arguments. The words lock, queue and channel in the
 -- arguments stand for these names. Returns the name and the error of each command that failed.
 
-local names, failed, worked = {lock = KEYS[1], queue = KEYS[2], channel = ARGV[1]}, {}, {}
+local names, failed = {lock = KEYS[1], queue = KEYS[2], channel = ARGV[1]}, {}
 for i = 2, #ARGV do
   local words = {}
   for word in string.gmatch(ARGV[i], '%S+') do words[#words + 1] = names[word] or word end
-  local command = words[1]
-  if command ~= 'INCR' or worked.SET then -- a key that INCR creates has no expiry; that of SET has one
-    local reply = redis.pcall(unpack(words))
-    if type(reply) == 'table' and reply.err then
-      failed[#failed + 1] = command
-      failed[#failed + 1] = reply.err
-    else
-      worked[command] = true
-    end
+  local reply = redis.pcall(unpack(words))
+  if type(reply) == 'table' and reply.err then
+    failed[#failed + 1] = words[1]
+    failed[#failed + 1] = reply.err
   end
 end
 return failed
