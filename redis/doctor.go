@@ -19,10 +19,8 @@ type masterReading struct {
 }
 
 // ignoresMinReplicas reports whether neither min-replicas-to-write nor Options.MinReplicas keeps a master from granting
-// keys without its replicas.
-func (r masterReading) ignoresMinReplicas() bool {
-	return r.replicas == 0 && endpoint.IgnoresMinReplicas(r.Info)
-}
+// keys without its replicas. Versions before 6.2.7 do not apply min-replicas-to-write to scripts.
+func (r masterReading) ignoresMinReplicas() bool { return r.replicas == 0 && r.OlderThan(6, 2, 7) }
 
 var rules = []kit.Rule[masterReading]{
 	{Severity: backend.Critical, Code: "eviction-policy", Found: func(r masterReading) string {

@@ -30,10 +30,17 @@ func (r Reading) Number(name string) int64 {
 	return n
 }
 
+// OlderThan reports whether the server's version is before this one. It is false for a version that cannot be parsed.
+func (r Reading) OlderThan(major, minor, patch int) bool {
+	v := make([]int, 3)
+	n, _ := fmt.Sscanf(r.Info["redis_version"], "%d.%d.%d", &v[0], &v[1], &v[2])
+	return n >= 2 && slices.Compare(v, []int{major, minor, patch}) < 0
+}
+
 // ServerRules are the rules for any server.
 var ServerRules = []kit.Rule[Reading]{
 	{Severity: backend.Warning, Code: "old-version", Found: func(r Reading) string {
-		return kit.When(olderThan(r.Info["redis_version"], 6, 2, 0), "redis %s", r.Info["redis_version"])
+		return kit.When(r.OlderThan(6, 2, 0), "redis %s", r.Info["redis_version"])
 	},
 		Why: "versions before 6.2 no longer get fixes", Set: "a maintained version"},
 	{Severity: backend.Warning, Code: "memory-nearly-full", Found: func(r Reading) string {
@@ -41,19 +48,6 @@ var ServerRules = []kit.Rule[Reading]{
 		return kit.When(most > 0 && used > most/10*9, "%d of maxmemory %d bytes are used", used, most)
 	},
 		Why: "a full server refuses writes, or evicts keys", Set: "a larger maxmemory, or a server only for locks"},
-}
-
-// olderThan reports whether version is before major.minor.patch. It is false for a version that cannot be parsed.
-func olderThan(version string, major, minor, patch int) bool {
-	v := make([]int, 3)
-	n, _ := fmt.Sscanf(version, "%d.%d.%d", &v[0], &v[1], &v[2])
-	return n >= 2 && slices.Compare(v, []int{major, minor, patch}) < 0
-}
-
-// IgnoresMinReplicas reports whether scripts write although fewer replicas are connected than min-replicas-to-write
-// requires. Versions before 6.2.7 check that setting only for commands outside scripts.
-func IgnoresMinReplicas(info map[string]string) bool {
-	return olderThan(info["redis_version"], 6, 2, 7)
 }
 
 // Read inspects a server. Its findings are the commands that the server refused, a wrong clock, and those of
