@@ -13,8 +13,8 @@ import (
 	"github.com/anylock/lock/redis/internal/exchange"
 )
 
-// RenewBatch implements [backend.BatchRenewer]. One script renews up to 64 leases, and scripts share pipelines. In a
-// cluster, each script covers the leases of one slot.
+// RenewBatch implements [backend.BatchRenewer]. One script renews up to 64 leases to one TTL, and scripts share
+// pipelines. In a cluster, each script covers the leases of one slot.
 func (b *Backend) RenewBatch(ctx context.Context, renewals []backend.Renewal) []error {
 	return b.leases.RenewBatch(ctx, renewals, b.sendBatch)
 }
@@ -24,8 +24,7 @@ type scriptBatch struct {
 	index  []int // positions of the leases in the batch
 	leases []*leaseData
 	shared bool
-	ttls   []time.Duration
-	ttl    time.Duration // the shortest
+	ttl    time.Duration
 }
 
 func (b *Backend) sendBatch(
@@ -51,7 +50,7 @@ func (b *Backend) sendBatch(
 	return ttls, errs
 }
 
-// split divides the leases of todo among scripts, by mode and, in a cluster, by slot. If a lease was refused together
+// split divides the leases of todo among scripts, by mode, TTL and, in a cluster, slot. If a lease was refused together
 // with others, it gets its own script: the server that has a key always serves a request for this key alone.
 func (b *Backend) split(leases []*kit.Life, ttls []time.Duration, todo []int, errs []error) []*scriptBatch {
 	_, single := b.client.(*redis.Client)
@@ -59,6 +58,7 @@ func (b *Backend) split(leases []*kit.Life, ttls []time.Duration, todo []int, er
 	type group struct {
 		slot   int // 0 if slots do not matter
 		shared bool
+		ttl    time.Duration
 	}
 	open := make(map[group]*scriptBatch)
 	for _, i := range todo {
@@ -69,17 +69,15 @@ func (b *Backend) split(leases []*kit.Life, ttls []time.Duration, todo []int, er
 		if isRefusedTogether(errs[i]) {
 			slot = -1 - i // a group of its own, because slots are not negative
 		}
-		g := group{slot, leases[i].Shared()}
+		g := group{slot, leases[i].Shared(), ttls[i]}
 		s := open[g]
 		if s == nil || len(s.index) == exchange.ScriptLeases {
-			s = &scriptBatch{shared: g.shared, ttl: backend.MaxTTL}
+			s = &scriptBatch{shared: g.shared, ttl: g.ttl}
 			open[g] = s
 			list = append(list, s)
 		}
 		s.index = append(s.index, i)
 		s.leases = append(s.leases, leases[i].Data.(*leaseData))
-		s.ttls = append(s.ttls, ttls[i])
-		s.ttl = min(s.ttl, ttls[i])
 	}
 	return list
 }
@@ -89,7 +87,7 @@ func (b *Backend) sendScripts(ctx context.Context, scripts []*scriptBatch, errs 
 	list := make([]exchange.Request, len(scripts))
 	for i, s := range scripts {
 		// If the connection hangs, a renewal fails while there is time for another.
-		list[i] = b.renewRequest(s.leases, s.shared, s.ttls, min(b.options.Timeout, max(s.ttl/2, minRenewLimit)))
+		list[i] = b.renewRequest(s.leases, s.shared, s.ttl, min(b.options.Timeout, max(s.ttl/2, minRenewLimit)))
 	}
 	for i, r := range b.deliverAll(ctx, list) {
 		s := scripts[i]

@@ -39,7 +39,7 @@ func (q requests) RenewLease(ctx context.Context, l *kit.Life, ttl time.Duration
 	// If the connection hangs, this renewal fails early enough for another.
 	limit := max(ttl/3, minRenewLimit)
 	lease := l.Data.(*leaseData)
-	v, unanswered, err := q.b.eval(ctx, q.b.renewRequest([]*leaseData{lease}, l.Shared(), []time.Duration{ttl}, limit))
+	v, unanswered, err := q.b.eval(ctx, q.b.renewRequest([]*leaseData{lease}, l.Shared(), ttl, limit))
 	if unanswered {
 		l.NoteUnanswered(ttl)
 	}
@@ -49,23 +49,13 @@ func (q requests) RenewLease(ctx context.Context, l *kit.Life, ttl time.Duration
 	return ttl, err
 }
 
-// renewRequest returns the request that renews leases of one mode to ttls, within limit.
-func (b *Backend) renewRequest(
-	leases []*leaseData, shared bool, ttls []time.Duration, limit time.Duration,
-) exchange.Request {
-	keys, args := make([]string, len(leases)), make([]any, 0, len(leases)+1)
-	same := true
+// renewRequest returns the request that renews leases of one mode to ttl, within limit.
+func (b *Backend) renewRequest(leases []*leaseData, shared bool, ttl, limit time.Duration) exchange.Request {
+	keys, args := make([]string, len(leases)), make([]any, len(leases), len(leases)+1)
 	for i, l := range leases {
-		keys[i] = l.names.lock
-		args = append(args, l.value)
-		same = same && ttls[i] == ttls[0]
+		keys[i], args[i] = l.names.lock, l.value
 	}
-	if same {
-		ttls = ttls[:1]
-	}
-	for _, ttl := range ttls {
-		args = append(args, ttl.Milliseconds())
-	}
+	args = append(args, ttl.Milliseconds())
 	script := renewScript
 	if shared {
 		script = renewSharedScript

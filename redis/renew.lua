@@ -1,13 +1,13 @@
 -- Extends leases that their owners still hold; never revives a lease.
 --
--- KEYS: locks. ARGV: the value of each lock; then the TTL of each in ms, or one TTL for all.
+-- KEYS: locks. ARGV: the value of each lock; then the TTL of all in ms.
 -- Returns {1} if all are renewed; otherwise for each lock 1 renewed, 0 lost.
 
-local n, all = #KEYS, true
+local ttl, all = ARGV[#KEYS + 1], true
 local values, replies = redis.call('MGET', unpack(KEYS)), {}
 for i, lock in ipairs(KEYS) do
   if values[i] == ARGV[i] then
-    redis.call('PEXPIRE', lock, ARGV[n + i] or ARGV[n + 1])
+    redis.call('PEXPIRE', lock, ttl)
     replies[i] = 1
   else
     replies[i], all = 0, false

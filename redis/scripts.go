@@ -24,8 +24,8 @@ var (
 		"release_arguments", "release_free", "reserve", "release", "readers", "admit", "release_readers")
 	releaseSharedScript = script("1032f81a9119fcf46ae440970d08c74bdb09d0d4",
 		"release_arguments", "release_shared_free", "reserve", "readers", "admit", "release_shared")
-	renewScript       = script("31ca59165ecb132de863747a47deacda9f318fd8", "renew")
-	renewSharedScript = script("2d4a8f2fd216c4699105a15232df95c36a23cd69", "readers", "renew_shared")
+	renewScript       = script("95e4ed60f6a5dd0bffe93a78ed134fb54ab020de", "renew")
+	renewSharedScript = script("04e0b8f550b34459de5c6ffddaf4bff2c5182796", "readers", "renew_shared")
 	resumeScript      = script("5b40f8b0f02a4be270e8be6764c1fe005cbca167", "readers", "resume")
 	inspectScript     = script("7d5926ad4613089893d1de036e6dc27070a0b16c", "readers", "inspect")
 )
