@@ -22,6 +22,7 @@ type Backend struct {
 	leases     *kit.Leases
 	inbox      *inbox
 	batcher    *exchange.Batcher // nil unless client is a *redis.Client
+	attempts   int               // of a request; 0 for no limit
 	closeOwned func() error      // closes the clients that this Backend opened, once
 }
 
@@ -47,6 +48,7 @@ func newBackend(client redis.UniversalClient, o Options) *Backend {
 	context.AfterFunc(b.leases.Base(), func() { _ = b.closeOwned() })
 	if c, ok := client.(*redis.Client); ok {
 		b.batcher = exchange.NewBatcher(c, b.leases.Go)
+		b.attempts = 4 // no limit in a cluster, whose servers refuse scripts while a slot moves
 	}
 	b.inbox = newInbox(client, b.leases, b.naming.channels())
 	b.channel = b.inbox.channel

@@ -4,15 +4,11 @@ import (
 	"context"
 	"strconv"
 	"sync/atomic"
-	"time"
 
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/backend/kit"
 	"github.com/anylock/lock/redis/internal/exchange"
 )
-
-// minRenewLimit is the shortest time limit of a renewal; a short lease's deadline may be sooner.
-const minRenewLimit = 250 * time.Millisecond
 
 // leaseData is the Data of a lease.
 type leaseData struct {
@@ -33,37 +29,6 @@ var _ kit.Requests = requests{}
 
 // Guarantees implements [kit.Requests].
 func (q requests) Guarantees() backend.Guarantees { return q.b.guarantees }
-
-// RenewLease implements [kit.Requests].
-func (q requests) RenewLease(ctx context.Context, l *kit.Life, ttl time.Duration) (time.Duration, error) {
-	// If the connection hangs, this renewal fails early enough for another.
-	limit := max(ttl/3, minRenewLimit)
-	lease := l.Data.(*leaseData)
-	v, unanswered, err := q.b.eval(ctx, q.b.renewRequest([]*leaseData{lease}, l.Shared(), ttl, limit))
-	if unanswered {
-		l.NoteUnanswered(ttl)
-	}
-	if err == nil {
-		err = renewErrors(v, 1)[0]
-	}
-	return ttl, err
-}
-
-// renewRequest returns the request that renews leases of one mode to ttl, within limit.
-func (b *Backend) renewRequest(leases []*leaseData, shared bool, ttl, limit time.Duration) exchange.Request {
-	keys, args := make([]string, len(leases)), make([]any, len(leases), len(leases)+1)
-	for i, l := range leases {
-		keys[i], args[i] = l.names.lock, l.value
-	}
-	args = append(args, ttl.Milliseconds())
-	script := renewScript
-	if shared {
-		script = renewSharedScript
-	}
-	q := script.Request(keys, args...)
-	q.Replicas, q.NeedsReplicas, q.Limit = b.options.MinReplicas, isRenewal, limit
-	return q
-}
 
 // ReleaseLease implements [kit.Requests].
 func (q requests) ReleaseLease(ctx context.Context, l *kit.Life) error {

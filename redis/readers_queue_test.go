@@ -14,7 +14,7 @@ import (
 
 // renewalOf returns the request that renews a reader, given as its member of the sorted set, to an hour.
 func renewalOf(b *Backend, key, member string) exchange.Request {
-	return renewSharedScript.Request([]string{b.naming.lock(key)}, member, time.Hour.Milliseconds())
+	return renewScript.Request([]string{b.naming.lock(key)}, member, time.Hour.Milliseconds())
 }
 
 // Nobody overtakes a waiting writer. The last reader's release hands the key to the writer at once, and the readers

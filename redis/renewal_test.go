@@ -135,8 +135,7 @@ func TestRepeatedRenewalArrivesLate(t *testing.T) {
 	for _, mode := range []struct {
 		name   string
 		shared bool
-		script exchange.Script
-	}{{"exclusive", false, renewScript}, {"shared", true, renewSharedScript}} {
+	}{{"exclusive", false}, {"shared", true}} {
 		for how, renew := range map[string]func(*Backend, backend.Request, backend.Lease) (backend.Lease, error){
 			"Renew": func(_ *Backend, r backend.Request, l backend.Lease) (backend.Lease, error) {
 				return l, l.Renew(ctx, r.TTL)
@@ -146,7 +145,7 @@ func TestRepeatedRenewalArrivesLate(t *testing.T) {
 			},
 		} {
 			t.Run(mode.name+" "+how, func(t *testing.T) {
-				b, d := detoured(t, s.raw(t), mode.script)
+				b, d := detoured(t, s.raw(t), renewScript)
 				r := req(mode.name+how, long)
 				r.Shared = mode.shared
 				l := acquire(t, b, r)
@@ -174,7 +173,7 @@ func TestLateResumeShortensNothing(t *testing.T) {
 	const short, long = 5 * time.Second, time.Minute
 	holder := opened(t, s.URL)
 	for _, shared := range []bool{false, true} {
-		b, d := detoured(t, s.raw(t), resumeScript)
+		b, d := detoured(t, s.raw(t), renewScript)
 		r := req(fmt.Sprint("k", shared), long)
 		r.Shared = shared
 		l := acquire(t, holder, r)
@@ -209,7 +208,7 @@ func TestRefusedResumeArrivesLate(t *testing.T) {
 	s := ownDatabase(t)
 	ctx := context.Background()
 	const short, long = 5 * time.Second, time.Hour
-	b, d := detoured(t, s.raw(t), resumeScript)
+	b, d := detoured(t, s.raw(t), renewScript)
 	r := req("k", long)
 	first := acquire(t, opened(t, s.URL), r)
 	d.then = func() {

@@ -52,7 +52,7 @@ const (
 	renewDone = int64(1)
 )
 
-// wasExtended reports whether a reply of resumeScript means that another client has extended the lease meanwhile.
+// wasExtended reports whether a reply of renewScript means that another client has extended the lease meanwhile.
 func wasExtended(v any) bool {
 	list, _ := v.([]any)
 	return len(list) == 1 && list[0] == int64(2)

@@ -29,7 +29,9 @@ func (b *Backend) resume(ctx context.Context, r backend.Request) (*kit.Life, err
 		}
 		data := &leaseData{names: b.naming.names(r.Key), value: lockValue(h.Token, r.Owner)}
 		ttl, sent := b.guarantees.Round(r.TTL), time.Now()
-		v, unanswered, err := b.eval(ctx, b.resumeRequest(data, ttl, h.TTL))
+		q := renewScript.Request([]string{data.names.lock}, data.value, ttl.Milliseconds(), h.TTL.Milliseconds())
+		q.Replicas, q.NeedsReplicas = b.options.MinReplicas, isRenewal
+		v, unanswered, err := b.eval(ctx, q)
 		unsure = unsure || unanswered
 		if err == nil && wasExtended(v) {
 			continue // the lease was not resumed: read it again
@@ -42,12 +44,4 @@ func (b *Backend) resume(ctx context.Context, r backend.Request) (*kit.Life, err
 		}
 		return b.leases.Resume(r, kit.Grant{Token: h.Token, Sent: sent, TTL: ttl, Data: data, Unsure: unsure})
 	}
-}
-
-// resumeRequest returns the request that renews a lease of another client to ttl. remaining is how long the lease had
-// left when it was read: a request that arrives late must not shorten what the other client has extended meanwhile.
-func (b *Backend) resumeRequest(lease *leaseData, ttl, remaining time.Duration) exchange.Request {
-	q := resumeScript.Request([]string{lease.names.lock}, lease.value, ttl.Milliseconds(), remaining.Milliseconds())
-	q.Replicas, q.NeedsReplicas, q.Limit = b.options.MinReplicas, isRenewal, b.options.Timeout
-	return q
 }

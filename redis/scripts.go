@@ -24,8 +24,6 @@ var (
 		"release_arguments", "release_free", "reserve", "release", "readers", "admit", "release_readers")
 	releaseSharedScript = script("1032f81a9119fcf46ae440970d08c74bdb09d0d4",
 		"release_arguments", "release_shared_free", "reserve", "readers", "admit", "release_shared")
-	renewScript       = script("95e4ed60f6a5dd0bffe93a78ed134fb54ab020de", "renew")
-	renewSharedScript = script("04e0b8f550b34459de5c6ffddaf4bff2c5182796", "readers", "renew_shared")
-	resumeScript      = script("5b40f8b0f02a4be270e8be6764c1fe005cbca167", "readers", "resume")
-	inspectScript     = script("7d5926ad4613089893d1de036e6dc27070a0b16c", "readers", "inspect")
+	renewScript   = script("c033c8c8a27fcb55bfc3fc8616a77906d16a2e89", "renew", "readers", "renew_readers")
+	inspectScript = script("7d5926ad4613089893d1de036e6dc27070a0b16c", "readers", "inspect")
 )

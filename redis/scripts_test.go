@@ -14,8 +14,7 @@ import (
 
 var allScripts = map[string]exchange.Script{
 	"acquire": acquireScript, "renew": renewScript, "release": releaseScript, "inspect": inspectScript,
-	"resume":         resumeScript,
-	"acquire shared": acquireSharedScript, "renew shared": renewSharedScript, "release shared": releaseSharedScript,
+	"acquire shared": acquireSharedScript, "release shared": releaseSharedScript,
 }
 
 func TestDigests(t *testing.T) {

@@ -95,6 +95,30 @@ func TestUnavailable(t *testing.T) {
 	until(t, 4*soon, "the release is answered in time", func() bool { return l.Release(context.Background()) == nil })
 }
 
+// If its context ends during the request, a renewal returns the context's error, and not ErrUnavailable.
+func TestEndedRenewal(t *testing.T) {
+	t.Parallel()
+	s := ownDatabase(t)
+	p := storetest.NewProxy(t, s.Addr)
+	b := opened(t, s.at(p.Addr))
+	l := acquire(t, b, req("k", time.Minute))
+	p.Set(func(p *storetest.Proxy) { p.Silent = true })
+	defer p.Cut()
+	for what, renew := range map[string]func(context.Context) error{
+		"Renew": func(ctx context.Context) error { return l.Renew(ctx, time.Minute) },
+		"RenewBatch": func(ctx context.Context) error {
+			return b.RenewBatch(ctx, []backend.Renewal{{Lease: l, TTL: time.Minute}})[0]
+		},
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		err := renew(ctx)
+		cancel()
+		if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, backend.ErrUnavailable) {
+			t.Errorf("%s: %v, want the context's error", what, err)
+		}
+	}
+}
+
 // A server that is read-only for a while, as a demoted master is until its clients have found the new one, does not end
 // a wait, and is ErrUnavailable for other calls.
 func TestReadOnlyForAWhile(t *testing.T) {

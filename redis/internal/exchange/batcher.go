@@ -110,6 +110,10 @@ func newCall(ctx context.Context, end time.Time, q Request) *call {
 // DoAll sends requests concurrently, each within its own Limit from now.
 func (l *Batcher) DoAll(ctx context.Context, list []Request) []Result {
 	begun := time.Now()
+	if len(list) == 1 {
+		v, err := l.Do(ctx, begun.Add(list[0].Limit), list[0])
+		return []Result{{v, err}}
+	}
 	calls := make([]*call, len(list))
 	for i, q := range list {
 		calls[i] = newCall(ctx, begun.Add(q.Limit), q)

@@ -22,7 +22,7 @@ type Request struct {
 	// Grace is how long to wait for the reply after the caller's context has ended. The reply nearly always arrives in
 	// that time, and if the outcome is known, one cleanup request is enough.
 	Grace time.Duration
-	Limit time.Duration // for all attempts, if shorter than Options.Timeout
+	Limit time.Duration // for this one of several requests that are sent together
 	// OnLateEnd runs when a request ends after its caller has stopped waiting.
 	OnLateEnd func()
 
