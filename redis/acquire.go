@@ -51,8 +51,8 @@ func (a *attempt) try(ctx context.Context) (backend.Lease, error) {
 	switch {
 	case err != nil:
 		return nil, err
-	case reply.granted:
-		return a.grant(ctx, reply)
+	case reply.token > 0:
+		return a.grant(ctx, reply.token)
 	}
 	if a.endSubscription != nil && reply.added && !a.notified && len(a.waiter) == 0 {
 		// The reservation has expired without a notification. The connection of the subscription may be dead, although
@@ -102,11 +102,11 @@ func (a *attempt) request(ctx context.Context) (acquireReply, error) {
 }
 
 // grant starts the lease.
-func (a *attempt) grant(ctx context.Context, reply acquireReply) (backend.Lease, error) {
+func (a *attempt) grant(ctx context.Context, token uint64) (backend.Lease, error) {
 	a.granted = true
-	a.lease.value = reply.number + ":" + a.r.Owner
+	a.lease.value = lockValue(token, a.r.Owner)
 	l, err := a.b.leases.Grant(ctx, a.r, kit.Grant{
-		Token: reply.token, Sent: a.sent, TTL: a.ttl, Unsure: a.unanswered, Data: a.lease,
+		Token: token, Sent: a.sent, TTL: a.ttl, Unsure: a.unanswered, Data: a.lease,
 	})
 	if err != nil {
 		return nil, err

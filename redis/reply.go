@@ -10,11 +10,9 @@ import (
 
 // An acquireReply is the reply of acquireScript.
 type acquireReply struct {
-	granted bool
-	token   uint64
-	number  string         // the token as the server wrote it
-	holder  backend.Holder // of a refusal
-	added   bool           // the owner was not in the queue before
+	token  uint64         // of a grant; 0 for a refusal
+	holder backend.Holder // of a refusal
+	added  bool           // the owner was not in the queue before
 }
 
 func parseAcquire(v any) (acquireReply, error) {
@@ -23,7 +21,7 @@ func parseAcquire(v any) (acquireReply, error) {
 		if err != nil || token == 0 {
 			return acquireReply{}, exchange.ErrReply(v)
 		}
-		return acquireReply{granted: true, token: token, number: number}, nil
+		return acquireReply{token: token}, nil
 	}
 	h, added, err := parseHolder(v)
 	return acquireReply{holder: h, added: added == 1}, err
