@@ -13,18 +13,16 @@ import (
 
 // sendToNode sends requests for keys of one server through a client of several servers.
 func (b *Backend) sendToNode(ctx context.Context, list []exchange.Request) []exchange.Result {
-	cluster, _ := b.client.(*redis.ClusterClient) // not nil if replicas are needed: see onClient
-	var client exchange.Sender = b.client         // a cluster client follows moving slots, but sends WAIT to any server
-	if list[0].Replicas > 0 {
-		node, err := cluster.MasterForKey(ctx, list[0].FirstKey())
-		if err != nil {
-			return slices.Repeat([]exchange.Result{{Err: err}}, len(list))
-		}
-		client = node
+	if list[0].Replicas == 0 {
+		return exchange.Send(ctx, b.client, list) // a cluster client follows moving slots
 	}
-	results := exchange.Send(ctx, client, list)
-	moved := func(r exchange.Result) bool { return redis.HasErrorPrefix(r.Err, "MOVED") }
-	if cluster != nil && slices.ContainsFunc(results, moved) {
+	cluster := b.client.(*redis.ClusterClient) // see onClient
+	node, err := cluster.MasterForKey(ctx, list[0].FirstKey())
+	if err != nil {
+		return slices.Repeat([]exchange.Result{{Err: err}}, len(list))
+	}
+	results := exchange.Send(ctx, node, list) // because a cluster client sends WAIT to any server
+	if slices.ContainsFunc(results, func(r exchange.Result) bool { return redis.HasErrorPrefix(r.Err, "MOVED") }) {
 		cluster.ReloadState(ctx)
 	}
 	return results
@@ -53,10 +51,11 @@ func (b *Backend) sendByNode(ctx context.Context, list []exchange.Request) []exc
 			replies, err := exchange.Await(ctx, b.leases.Go, limit, func(ctx context.Context) ([]exchange.Result, error) {
 				return b.sendToNode(ctx, some), nil
 			})
+			if err != nil {
+				replies = slices.Repeat([]exchange.Result{{Err: err}}, len(index))
+			}
 			for k, i := range index {
-				if results[i].Err = err; err == nil {
-					results[i] = replies[k]
-				}
+				results[i] = replies[k]
 			}
 		})
 	}

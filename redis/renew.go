@@ -125,5 +125,5 @@ func (b *Backend) renewRequest(end time.Time, leases []*kit.Life, index []int, t
 // isRefusedTogether reports whether a server has refused a script only because of its several keys: their slot is
 // moving, or a proxy hides that the keys are on different servers.
 func isRefusedTogether(err error) bool {
-	return err != nil && (redis.HasErrorPrefix(err, "TRYAGAIN") || redis.HasErrorPrefix(err, "CROSSSLOT"))
+	return redis.HasErrorPrefix(err, "TRYAGAIN") || redis.HasErrorPrefix(err, "CROSSSLOT")
 }
