@@ -187,7 +187,6 @@ func (e notSentError) Unwrap() error { return e.error }
 func (l *Batcher) enqueue(c *call) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.trimLocked()
 	if l.queue = append(l.queue, c); len(l.queue) == 1 {
 		l.timer.Reset(linger)
 	}
@@ -201,14 +200,6 @@ func (l *Batcher) Waiting() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.queue)
-}
-
-// trimLocked removes ended calls from the head of the queue, because no worker does so while all connections hang.
-func (l *Batcher) trimLocked() {
-	for len(l.queue) > 0 && l.queue[0].state.Load() == ended {
-		l.queue[0] = nil // the array outlives the slice
-		l.queue = l.queue[1:]
-	}
 }
 
 // addWorkerLocked resumes an idle worker, or starts one.
@@ -228,7 +219,9 @@ func (l *Batcher) addWorkerLocked() {
 func (l *Batcher) addWorkerIfOverdue() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.trimLocked(); len(l.queue) == 0 {
+	// No worker removes ended calls while all connections hang.
+	l.queue = slices.DeleteFunc(l.queue, func(c *call) bool { return c.state.Load() == ended })
+	if len(l.queue) == 0 {
 		return
 	}
 	remaining := linger - time.Since(l.queue[0].since)
