@@ -21,7 +21,7 @@ func (b *Backend) eval(ctx context.Context, q exchange.Request) (v any, unanswer
 		return err
 	})
 	if err != nil {
-		return nil, unanswered, unavailable(ctx, err)
+		return nil, unanswered, exchange.Unavailable(ctx, err)
 	}
 	return v, unanswered, nil
 }
@@ -46,14 +46,6 @@ func outcomeOf(err error) kit.Outcome {
 		return kit.NotSent
 	}
 	return kit.Unknown
-}
-
-// unavailable converts err for callers: see exchange.Unavailable. The error of an ended ctx stays unchanged.
-func unavailable(ctx context.Context, err error) error {
-	if kit.IsContextError(err) && kit.Ended(ctx) {
-		return err
-	}
-	return exchange.Unavailable(err)
 }
 
 // deliver sends a request once.

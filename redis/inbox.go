@@ -103,20 +103,16 @@ func (in *inbox) awaitSubscription(ctx context.Context, patience time.Duration) 
 		case subscribed:
 			return nil
 		case err != nil && exchange.IsReply(err) && !exchange.Passing(err):
-			return subscribeError(err)
+			return fmt.Errorf("%w: %w", errSubscribe, err)
 		}
 		select {
 		case <-changed:
 		case <-ctx.Done():
 			return kit.ContextError(ctx, err)
 		case <-limit.C:
-			return subscribeError(exchange.NoAnswer(patience, err))
+			return fmt.Errorf("%w: %w", errSubscribe, exchange.NoAnswer(patience, err))
 		}
 	}
-}
-
-func subscribeError(err error) error {
-	return fmt.Errorf("%w: %w", errSubscribe, exchange.Unavailable(err))
 }
 
 var errSubscribe = errors.New("subscribe to be woken")

@@ -36,7 +36,7 @@ func (b *Backend) begin(ctx context.Context) error {
 func inspectServers[T any](ctx context.Context, b *Backend, f func(context.Context) ([]T, error)) ([]T, error) {
 	return kit.Call(ctx, b.leases, nil, func(ctx context.Context) ([]T, error) {
 		list, err := exchange.Await(ctx, b.leases.Go, endpoint.OpenTimeout, f)
-		return list, unavailable(ctx, err)
+		return list, exchange.Unavailable(ctx, err)
 	})
 }
 

@@ -18,7 +18,7 @@ import (
 func (b *Backend) List(ctx context.Context, prefix string) ([]string, error) {
 	return kit.Call(ctx, b.leases, nil, func(ctx context.Context) ([]string, error) {
 		keys, err := b.list(ctx, prefix)
-		return keys, unavailable(ctx, err)
+		return keys, exchange.Unavailable(ctx, err)
 	})
 }
 

@@ -75,7 +75,7 @@ func (b *Backend) renewOnce(
 		replies := renewErrors(r.V, len(scripts[k]))
 		for n, i := range scripts[k] {
 			if errs[i] = cmp.Or(replies[n], r.Err); r.V == nil && r.Err != nil {
-				errs[i] = unavailable(ctx, r.Err)
+				errs[i] = exchange.Unavailable(ctx, r.Err)
 			}
 		}
 	}

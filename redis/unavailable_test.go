@@ -170,7 +170,7 @@ func TestDialTimeoutPasses(t *testing.T) {
 	defer cancel()
 	_, dial := new(net.Dialer).DialContext(ctx, "tcp", closed)
 	for _, err := range []error{dial, context.DeadlineExceeded} { // a dial with TLS returns the second
-		got := exchange.Unavailable(err)
+		got := exchange.Unavailable(t.Context(), err)
 		if !exchange.Passing(got) || !errors.Is(got, backend.ErrUnavailable) || kit.IsContextError(got) {
 			t.Errorf("%v: %v, passing %v", err, got, exchange.Passing(got))
 		}

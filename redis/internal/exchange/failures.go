@@ -1,6 +1,7 @@
 package exchange
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -17,14 +18,15 @@ import (
 // ErrNoAnswer means that no reply arrived in time, so the outcome is unknown. The request may never have been sent.
 var ErrNoAnswer = fmt.Errorf("%w: no answer from redis in time", backend.ErrUnavailable)
 
-// Unavailable wraps an error that is no reply about the key, such as a failed connection, in ErrUnavailable. If a limit
-// of this package ended the request, the result is not a context error, because callers would mistake that for the
-// error of their own context.
-func Unavailable(err error) error {
+// Unavailable wraps an error that is no reply about the key, such as a failed connection, in ErrUnavailable. If ctx, the
+// caller's context, has ended, its error stays unchanged. If a limit of this package ended the request, the result is
+// not a context error, because callers would mistake that for the error of their own context.
+func Unavailable(ctx context.Context, err error) error {
+	ended := kit.IsContextError(err)
 	switch {
-	case err == nil || errors.Is(err, backend.ErrUnavailable) && !kit.IsContextError(err):
+	case err == nil, ended && kit.Ended(ctx), errors.Is(err, backend.ErrUnavailable) && !ended:
 		return err
-	case kit.IsContextError(err):
+	case ended:
 		return fmt.Errorf("%w: %v", ErrNoAnswer, err) // still Passing
 	case Passing(err) || errors.Is(err, redis.ErrClosed):
 		return fmt.Errorf("%w: %w", backend.ErrUnavailable, err)

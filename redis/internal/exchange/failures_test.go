@@ -42,7 +42,7 @@ func TestPassingReplies(t *testing.T) {
 		if got := exchange.Passing(err); got != want {
 			t.Errorf("%q: passing is %v", text, got)
 		}
-		if got := errors.Is(exchange.Unavailable(err), backend.ErrUnavailable); got != want {
+		if got := errors.Is(exchange.Unavailable(t.Context(), err), backend.ErrUnavailable); got != want {
 			t.Errorf("%q: unavailable is %v", text, got)
 		}
 	}
