@@ -102,7 +102,7 @@ func (in *inbox) awaitSubscription(ctx context.Context, patience time.Duration) 
 		switch {
 		case subscribed:
 			return nil
-		case err != nil && exchange.IsReply(err) && !exchange.Passing(err):
+		case exchange.IsReply(err) && !exchange.Passing(err):
 			return fmt.Errorf("%w: %w", errSubscribe, err)
 		}
 		select {
