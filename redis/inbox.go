@@ -141,7 +141,8 @@ func (in *inbox) receive(ctx context.Context) (confirmed bool, err error) {
 	defer end()
 	ps := in.client.Subscribe(ctx) // makes no request yet
 	defer ps.Close()
-	context.AfterFunc(ctx, func() { _ = ps.Close() }) // because go-redis does not stop reading when ctx ends
+	stop := context.AfterFunc(ctx, func() { _ = ps.Close() }) // because go-redis does not stop reading when ctx ends
+	defer stop()
 	if err := ps.Subscribe(ctx, in.channel); err != nil {
 		return false, err
 	}
