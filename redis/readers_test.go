@@ -170,7 +170,7 @@ func TestReadersAreNeverRevived(t *testing.T) {
 	lost := func(when string) {
 		t.Helper()
 		v, _, err := b.eval(ctx, renewalOf(b, "k", member))
-		if err != nil || !errors.Is(renewErrors(v, 1)[0], backend.ErrLost) {
+		if err != nil || !errors.Is(renewErrors(exchange.Result{V: v}, 1)[0], backend.ErrLost) {
 			t.Errorf("%s: renewal: %v, %v, want lost", when, v, err)
 		}
 	}

@@ -1,7 +1,6 @@
 package redis
 
 import (
-	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -34,87 +33,95 @@ func (b *Backend) RenewBatch(ctx context.Context, renewals []backend.Renewal) []
 	return b.leases.RenewBatch(ctx, renewals, send)
 }
 
+// A renewal is that of one lease in a batch.
+type renewal struct {
+	life *kit.Life
+	ttl  time.Duration
+	err  error // of the last attempt
+}
+
 // renew renews leases to ttls, and returns the error of each lease. It repeats the renewals that fail with a temporary
 // error, within timeout.
 func (b *Backend) renew(
 	ctx context.Context, timeout time.Duration, attempts int, leases []*kit.Life, ttls []time.Duration,
 ) []error {
 	end := time.Now().Add(timeout)
-	errs := make([]error, len(leases))
-	todo := make([]int, len(leases)) // positions in leases
-	for i := range todo {
-		todo[i] = i
+	all, todo := make([]renewal, len(leases)), make([]*renewal, len(leases))
+	for i := range all {
+		all[i] = renewal{life: leases[i], ttl: ttls[i]}
+		todo[i] = &all[i]
 	}
 	isTemporary := func(err error) bool { return exchange.Passing(err) || isRefusedTogether(err) }
 	_, _ = repeat(end, attempts, isTemporary).Do(ctx, func(bool) error {
-		for _, i := range todo {
-			if errs[i] != nil && outcomeOf(errs[i]) == kit.Unknown {
-				leases[i].NoteUnanswered(ttls[i])
+		for _, r := range todo {
+			if r.err != nil && outcomeOf(r.err) == kit.Unknown {
+				r.life.NoteUnanswered(r.ttl)
 			}
 		}
-		b.renewOnce(ctx, end, leases, ttls, todo, errs)
-		todo = slices.DeleteFunc(todo, func(i int) bool { return errs[i] == nil || !isTemporary(errs[i]) })
+		b.renewOnce(ctx, end, todo)
+		todo = slices.DeleteFunc(todo, func(r *renewal) bool { return r.err == nil || !isTemporary(r.err) })
 		if len(todo) == 0 {
 			return nil
 		}
-		return errs[todo[0]]
+		return todo[0].err
 	})
+	errs := make([]error, len(all))
+	for i, r := range all {
+		errs[i] = r.err
+	}
 	return errs
 }
 
-// renewOnce sends one renewal for each lease of todo before end, and sets its error.
-func (b *Backend) renewOnce(
-	ctx context.Context, end time.Time, leases []*kit.Life, ttls []time.Duration, todo []int, errs []error,
-) {
-	scripts := b.split(leases, ttls, todo, errs)
+// renewOnce makes one attempt at each renewal, and sets its error.
+func (b *Backend) renewOnce(ctx context.Context, end time.Time, todo []*renewal) {
+	scripts := b.split(todo)
 	list := make([]exchange.Request, len(scripts))
-	for k, index := range scripts {
-		list[k] = b.renewRequest(end, leases, index, ttls[index[0]])
+	for i, script := range scripts {
+		list[i] = b.renewRequest(end, script)
 	}
-	for k, r := range b.deliverAll(ctx, list) {
-		replies := renewErrors(r.V, len(scripts[k]))
-		for n, i := range scripts[k] {
-			if errs[i] = cmp.Or(replies[n], r.Err); r.V == nil && r.Err != nil {
-				errs[i] = exchange.Unavailable(ctx, r.Err)
-			}
+	for i, result := range b.deliverAll(ctx, list) {
+		errs := renewErrors(result, len(scripts[i]))
+		for k, r := range scripts[i] {
+			r.err = exchange.Unavailable(ctx, errs[k])
 		}
 	}
 }
 
-// split divides the leases of todo among scripts, by TTL and, in a cluster, by slot. It returns the positions of each
-// script's leases. If a lease was refused together with others, it gets its own script: the server that has a key always
-// serves a request for this key alone.
-func (b *Backend) split(leases []*kit.Life, ttls []time.Duration, todo []int, errs []error) (scripts [][]int) {
+// split divides renewals among scripts, by TTL and, in a cluster, by slot. A lease that was refused together with others
+// gets its own script: the server that has a key always serves a request for this key alone.
+func (b *Backend) split(todo []*renewal) (scripts [][]*renewal) {
 	type group struct {
-		slot int // 0 if slots do not matter
-		ttl  time.Duration
+		slot  int // 0 if slots do not matter
+		ttl   time.Duration
+		alone *renewal // nil unless the renewal needs its own script
 	}
-	last := make(map[group]int) // the last script of each group, as a position in scripts
-	for _, i := range todo {
-		g := group{ttl: ttls[i]}
-		switch {
-		case isRefusedTogether(errs[i]):
-			g.slot = -1 - i // a group of its own, because slots are not negative
-		case b.batcher == nil:
-			g.slot = endpoint.Slot(leases[i].Key())
+	last := make(map[group]int) // the last script of each group, as an index of scripts
+	for _, r := range todo {
+		g := group{ttl: r.ttl}
+		if b.batcher == nil {
+			g.slot = endpoint.Slot(r.life.Key())
 		}
-		k, ok := last[g]
-		if !ok || len(scripts[k]) == exchange.ScriptLeases {
-			k, scripts = len(scripts), append(scripts, nil)
-			last[g] = k
+		if isRefusedTogether(r.err) {
+			g.alone = r
 		}
-		scripts[k] = append(scripts[k], i)
+		i, ok := last[g]
+		if !ok || len(scripts[i]) == exchange.ScriptLeases {
+			i, scripts = len(scripts), append(scripts, nil)
+			last[g] = i
+		}
+		scripts[i] = append(scripts[i], r)
 	}
 	return scripts
 }
 
-// renewRequest returns the request that renews the leases of index to ttl.
-func (b *Backend) renewRequest(end time.Time, leases []*kit.Life, index []int, ttl time.Duration) exchange.Request {
-	keys, args := make([]string, len(index)), make([]any, len(index), len(index)+1)
-	for k, i := range index {
-		lease := leases[i].Data.(*leaseData)
-		keys[k], args[k] = lease.names.lock, lease.value
+// renewRequest returns the request of a script.
+func (b *Backend) renewRequest(end time.Time, script []*renewal) exchange.Request {
+	keys, args := make([]string, len(script)), make([]any, len(script), len(script)+1)
+	for i, r := range script {
+		lease := r.life.Data.(*leaseData)
+		keys[i], args[i] = lease.names.lock, lease.value
 	}
+	ttl := script[0].ttl
 	q := renewScript.Request(keys, append(args, ttl.Milliseconds())...)
 	q.Replicas, q.NeedsReplicas = b.options.MinReplicas, isRenewal
 	// If the connection hangs, the request fails while there is time for another.

@@ -56,21 +56,22 @@ func wasExtended(v any) bool {
 	return len(list) == 1 && list[0] == int64(2)
 }
 
-// renewErrors returns the error of each of n leases, from the reply of renewScript.
-func renewErrors(v any, n int) []error {
-	errs := make([]error, n)
-	list, _ := v.([]any)
-	if len(list) == 1 && list[0] == renewDone { // all leases were renewed
-		return errs
+// renewErrors returns the error of each of n leases, from the result of renewScript. The result has both a reply and an
+// error if too few replicas have the renewals.
+func renewErrors(r exchange.Result, n int) []error {
+	list, _ := r.V.([]any)
+	if r.V == nil && r.Err != nil || len(list) == 1 && list[0] == renewDone { // no reply, or all leases were renewed
+		return slices.Repeat([]error{r.Err}, n)
 	}
+	errs := make([]error, n)
 	for i := range errs {
 		switch {
-		case len(list) != n:
-			errs[i] = exchange.ErrReply(v)
-		case list[i] == renewLost:
+		case len(list) == n && list[i] == renewDone:
+			errs[i] = r.Err
+		case len(list) == n && list[i] == renewLost:
 			errs[i] = backend.ErrLost
-		case list[i] != renewDone:
-			errs[i] = exchange.ErrReply(v)
+		default:
+			errs[i] = exchange.ErrReply(r.V)
 		}
 	}
 	return errs

@@ -36,10 +36,7 @@ func (b *Backend) resume(ctx context.Context, r backend.Request) (*kit.Life, err
 		if err == nil && wasExtended(v) {
 			continue // the lease was not resumed: read it again
 		}
-		if err == nil {
-			err = renewErrors(v, 1)[0]
-		}
-		if err != nil {
+		if err := renewErrors(exchange.Result{V: v, Err: err}, 1)[0]; err != nil {
 			return nil, err
 		}
 		return b.leases.Resume(r, kit.Grant{Token: h.Token, Sent: sent, TTL: ttl, Data: data, Unsure: unsure})
