@@ -2,6 +2,7 @@ package etcd
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -9,6 +10,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/grpc"
 
+	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/internal/storetest"
 )
 
@@ -67,4 +69,29 @@ func TestOldReadsMisleadNoWaiter(t *testing.T) {
 		t.Errorf("token %d, the place was %d", o.Lease.Token(), place)
 	}
 	release(t, o.Lease)
+}
+
+// A waiter keeps its place if a stale read does not contain the place yet.
+func TestOldReadLosesNoPlace(t *testing.T) {
+	t.Parallel()
+	s := shared(t)
+	reads := &oldReads{}
+	b := intercepted(t, s.Addr, s.options(), reads.unary)
+	holder := acquire(t, opened(t, s.URL()), req("k", time.Minute))
+	a := newAttempt(b, waiting("k", time.Minute))
+	defer a.cleanUp()
+	until(t, soon, "the attempt is queued", func() bool {
+		_, _ = a.tryInQueue(t.Context())
+		return a.contender.created != 0
+	})
+	place := a.contender.created
+	reads.at.Store(place - 1)
+	a.place = position{} // so that the next request reads the present
+	if _, err := a.requestKey(t.Context()); !errors.Is(err, backend.ErrUnavailable) || reads.served.Load() == 0 {
+		t.Errorf("a stale read: %v, %d served", err, reads.served.Load())
+	}
+	if a.contender.created != place {
+		t.Errorf("the place was %d, and is %d", place, a.contender.created)
+	}
+	release(t, holder)
 }

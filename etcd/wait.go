@@ -133,8 +133,11 @@ func (a *attempt) checkTurn(ctx context.Context) (backend.Lease, error) {
 		clientv3.OpGet(a.contender.key),
 		a.rivals.get(clientv3.SortDescend, clientv3.WithLimit(1), clientv3.WithKeysOnly(),
 			clientv3.WithMaxCreateRev(a.contender.created-1)))
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, err
+	case resp.Header.Revision < a.contender.created: // a stale read of an old server: see version.go
+		return nil, errNoAnswer
 	}
 	a.place = position{at: cmp.Or(a.place.at, resp.Header.Revision)}
 	own, before := keysRead(resp, 0), keysRead(resp, 1)
