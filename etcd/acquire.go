@@ -51,8 +51,8 @@ func newAttempt(b *Backend, r backend.Request) *attempt {
 	return a
 }
 
-// leaseLosses is how many times in a row an attempt may find that its lease has ended. After an outage, every lease of
-// the pool may have ended.
+// leaseLosses is how many leases in a row a request may find ended. After an outage, every lease of the pool may have
+// ended.
 const leaseLosses = 100
 
 var errLeasesLost = errors.New("leases end as soon as they are granted")
@@ -60,28 +60,22 @@ var errLeasesLost = errors.New("leases end as soon as they are granted")
 // try makes one transaction, which writes the owner's key if no rival has a key. Waiting rivals count, too, so try
 // never overtakes a waiter.
 func (a *attempt) try(ctx context.Context) (backend.Lease, error) {
-	for range leaseLosses {
-		l, busy, err := a.putIfFree(ctx, a.ttl, func() []clientv3.Op {
-			first := allKeys(a.prefix).get(clientv3.SortAscend, clientv3.WithLimit(1))
-			if a.r.Shared { // the first key may belong to another shared lease
-				return []clientv3.Op{first, clientv3.OpGet(a.contender.key)}
-			}
-			return []clientv3.Op{first}
-		})
-		switch {
-		case isLeaseNotFound(err):
-			continue
-		case err != nil || l != nil:
-			return l, err
+	l, busy, err := a.putIfFree(ctx, a.ttl, func() []clientv3.Op {
+		first := allKeys(a.prefix).get(clientv3.SortAscend, clientv3.WithLimit(1))
+		if a.r.Shared { // the first key may belong to another shared lease
+			return []clientv3.Op{first, clientv3.OpGet(a.contender.key)}
 		}
-		own := keysRead(busy, len(busy.Responses)-1)
-		// An earlier request, which got no reply, wrote the owner's key when no rival had one.
-		if len(own) > 0 && string(own[0].Key) == a.contender.key && string(own[0].Value) == a.r.Owner {
-			return a.grant(ctx, own[0].CreateRevision, own[0].ModRevision, own[0].Lease)
-		}
-		return nil, a.b.refusal(ctx, a.r.Key, busy.Responses[0].GetResponseRange())
+		return []clientv3.Op{first}
+	})
+	if busy == nil {
+		return l, err
 	}
-	return nil, errLeasesLost
+	own := keysRead(busy, len(busy.Responses)-1)
+	// An earlier request, which got no reply, wrote the owner's key when no rival had one.
+	if len(own) > 0 && string(own[0].Key) == a.contender.key && string(own[0].Value) == a.r.Owner {
+		return a.grant(ctx, own[0].CreateRevision, own[0].ModRevision, own[0].Lease)
+	}
+	return nil, a.b.refusal(ctx, a.r.Key, busy.Responses[0].GetResponseRange())
 }
 
 // keysRead returns the keys that operation i of a transaction has read.
@@ -90,43 +84,43 @@ func keysRead(resp *clientv3.TxnResponse, i int) []*mvccpb.KeyValue {
 }
 
 // putIfFree writes the owner's key, bound to a lease for locks with a TTL of lockTTL, if no rival has a key. It then
-// returns the granted lock. Otherwise it executes the operations that busy returns, and returns their reply.
+// returns the granted lock. Otherwise it executes the operations that busy returns, and returns their reply. If the
+// lease has ended, putIfFree uses another.
 //
 // A key that the owner already has, from an earlier request without a reply, does not count as free: writing the key
 // again would not change its creation revision. The rivals of an exclusive request include the owner's own key.
 func (a *attempt) putIfFree(ctx context.Context, lockTTL time.Duration, busy func() []clientv3.Op) (
 	backend.Lease, *clientv3.TxnResponse, error,
 ) {
-	if err := a.checkOutLease(ctx, lockTTL); err != nil {
-		return nil, nil, err
-	}
 	free := []clientv3.Cmp{a.rivals.isEmpty()}
 	if a.r.Shared {
 		free = append(free, createdAt(a.contender.key, 0))
 	}
-	a.refreshStale(ctx)
-	var resp *clientv3.TxnResponse
-	unsure, err := a.b.repeat(ctx, func(ctx context.Context) (err error) {
-		a.sent = time.Now()
-		resp, err = a.b.kv.Txn(ctx).
-			If(free...).
-			Then(a.put()).
-			Else(busy()...).
-			Commit()
-		return err
-	})
-	a.unsure = a.unsure || unsure
-	switch {
-	case isLeaseNotFound(err):
-		a.lease = nil
-		return nil, nil, err
-	case err != nil:
-		return nil, nil, err
-	case resp.Succeeded:
-		l, err := a.grant(ctx, resp.Header.Revision, resp.Header.Revision, a.lease.id)
-		return l, nil, err
+	for range leaseLosses {
+		if err := a.checkOutLease(ctx, lockTTL); err != nil {
+			return nil, nil, err
+		}
+		a.refreshStale(ctx)
+		var resp *clientv3.TxnResponse
+		unsure, err := a.b.repeat(ctx, func(ctx context.Context) (err error) {
+			a.sent = time.Now()
+			resp, err = a.b.kv.Txn(ctx).If(free...).Then(a.put()).Else(busy()...).Commit()
+			return err
+		})
+		a.unsure = a.unsure || unsure
+		switch {
+		case isLeaseNotFound(err):
+			a.lease = nil
+		case err != nil:
+			return nil, nil, err
+		case resp.Succeeded:
+			l, err := a.grant(ctx, resp.Header.Revision, resp.Header.Revision, a.lease.id)
+			return l, nil, err
+		default:
+			return nil, resp, nil
+		}
 	}
-	return nil, resp, nil
+	return nil, nil, errLeasesLost
 }
 
 // put returns the operation that writes the owner's key, bound to the lease. The value is the owner.

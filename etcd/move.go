@@ -65,6 +65,9 @@ func (b *Backend) bind(ctx context.Context, list []*extension) (again []*extensi
 			k.unconfirmed = append(k.unconfirmed, e.to)
 		}
 		if e.err = err; err != nil {
+			if isLeaseNotFound(err) { // the process was frozen meanwhile; another move uses another lease
+				e.err = errNoAnswer
+			}
 			if len(list) > 1 && !mayHaveRun(err) { // a lease has ended, or the server allows fewer operations
 				again = append(again, b.bind(ctx, list[i:i+1])...)
 			} else if !slices.Contains(k.unconfirmed, e.to) {

@@ -33,13 +33,13 @@ type position struct {
 
 // tryInQueue makes requests until the key is granted. It returns ErrHeld once the attempt is queued behind a rival, or
 // its first request found the key busy. etcd orders the queue by the creation of the keys. An attempt that has lost its
-// place, or its lease, queues again at the end.
+// place queues again at the end.
 //
 // An exclusive request waits until nobody is ahead. It watches the nearest contender ahead, then the nearest of those
 // that remain: usually, the nearest is the last to release the key. A shared request waits only for the exclusive
 // contenders ahead.
 func (a *attempt) tryInQueue(ctx context.Context) (backend.Lease, error) {
-	pause, deadLeases := kit.Pause{Min: leastPause, Max: time.Second}, 0
+	pause := kit.Pause{Min: leastPause, Max: time.Second}
 	for {
 		l, err := a.requestKey(ctx)
 		switch {
@@ -51,11 +51,7 @@ func (a *attempt) tryInQueue(ctx context.Context) (backend.Lease, error) {
 		// Read the present next. At an old revision the place still exists, even if it has expired since. A process that was
 		// frozen past its turn receives old events.
 		a.place = position{}
-		switch {
-		case isLeaseNotFound(err) && deadLeases < leaseLosses: // every lease of the pool may have ended
-			deadLeases++
-			continue
-		case isLeaseNotFound(err), errors.Is(err, backend.ErrLost):
+		if errors.Is(err, backend.ErrLost) {
 			err = kit.Sleep(ctx, pause.Next(0))
 		}
 		if err != nil {
@@ -160,7 +156,7 @@ func (a *attempt) awaitTurn(ctx context.Context) error {
 	}
 	deleted, err := a.watchPredecessor(ctx, a.place)
 	a.place = position{at: deleted}
-	if errors.Is(err, backend.ErrLost) || isLeaseNotFound(err) {
+	if errors.Is(err, backend.ErrLost) {
 		return nil // the next request checks whether the place still exists
 	}
 	return err
