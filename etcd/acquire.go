@@ -3,6 +3,7 @@ package etcd
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -23,9 +24,9 @@ type attempt struct {
 	*boundKey      // in the queue, the TTL of its lease may be shorter than the lock's
 	granted   bool // Leases owns the key and cleans up
 
-	sent      time.Time       // when the latest request for the key was sent
-	refreshed <-chan struct{} // see refreshStale
-	mustQueue bool            // the key was busy, or the attempt may be queued: the next request joins the queue
+	sent      time.Time      // when the latest request for the key was sent
+	renewals  sync.WaitGroup // of leases, by refreshStale
+	mustQueue bool           // the key was busy, or the attempt may be queued: the next request joins the queue
 	place     position
 }
 
@@ -144,21 +145,11 @@ func (a *attempt) checkOutLease(ctx context.Context, lockTTL time.Duration) (err
 	return err
 }
 
-// refreshStale renews the lock's lease while the request for the key is under way, if the lease would expire before the
-// lock. a.refreshed is closed when the renewal ends. It is nil if no renewal is needed or the lock will move to another
-// lease.
+// refreshStale renews the lock's lease while a request for the key is under way, if the lease would expire before the
+// lock. grant waits for the renewal and checks whether it succeeded.
 func (a *attempt) refreshStale(ctx context.Context) {
-	a.refreshed = nil
-	if a.lease.lockTTL != a.ttl || a.b.pool.state(a.lease).covers(time.Now()) {
-		return
-	}
-	l, done := a.lease, make(chan struct{})
-	a.refreshed = done
-	if !a.b.leases.Go(func(context.Context) {
-		defer close(done)
-		_ = a.b.pool.refresh(ctx, l) // grant checks whether the renewal succeeded
-	}) {
-		close(done)
+	if l := a.lease; l.lockTTL == a.ttl && !a.b.pool.state(l).covers(time.Now()) {
+		a.renewals.Go(func() { _ = a.b.pool.refresh(ctx, l) })
 	}
 }
 
@@ -169,9 +160,7 @@ func (a *attempt) refreshStale(ctx context.Context) {
 func (a *attempt) grant(ctx context.Context, created, modified, bound int64) (backend.Lease, error) {
 	p, k := a.b.pool, a.boundKey
 	k.contender.created, k.modified = created, modified
-	if a.refreshed != nil {
-		<-a.refreshed
-	}
+	a.renewals.Wait()
 	mustMove := k.lease.lockTTL != a.ttl || k.lease.id != bound
 	if !mustMove && !p.state(k.lease).covers(a.sent) { // the request took long, or the concurrent renewal failed
 		a.sent = time.Now()
