@@ -191,9 +191,6 @@ func (s *watchStream) createLocked(w *watch) {
 	s.next++
 	s.numbered[w.number] = w
 	r := &pb.WatchCreateRequest{Key: []byte(w.contender.key), WatchId: w.number}
-	if w.written == nil {
-		r.Filters = []pb.WatchCreateRequest_FilterType{pb.WatchCreateRequest_NOPUT}
-	}
 	if s.proxied {
 		// A proxy merges watches on the same range. This range contains only the key, and no other watch has the same range.
 		r.RangeEnd = []byte(w.contender.key + "\x00" + strconv.FormatUint(rand.Uint64(), 36))
