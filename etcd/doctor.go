@@ -19,7 +19,6 @@ import (
 type clusterReading struct {
 	minTTL      time.Duration
 	alarms      []pb.AlarmType
-	members     int // 0 if unknown
 	revision    int64
 	uncompacted bool // nothing was ever compacted
 }
@@ -49,11 +48,6 @@ var clusterRules = []kit.Rule[clusterReading]{
 	},
 		Why: "shorter TTLs are rounded up; and when the leader fails, nothing is granted for that long",
 		Set: "--election-timeout 1000, unless the members are far apart"},
-	{Severity: backend.Warning, Code: "even-members", Found: func(c clusterReading) string {
-		return kit.When(c.members > 0 && c.members%2 == 0,
-			"%d members, of which %d may fail", c.members, (c.members-1)/2)
-	},
-		Why: "with one member fewer, just as many could fail", Set: "an odd number of members"},
 }
 
 var serverRules = []kit.Rule[*clientv3.StatusResponse]{
@@ -111,15 +105,6 @@ func (b *Backend) examineCluster(ctx context.Context) (list []backend.Finding, e
 		return nil, err
 	default: // the user lacks a permission
 		list = append(list, kit.Unseen("", "alarms", err))
-	}
-	members, err := b.client.MemberList(ctx)
-	switch {
-	case err == nil:
-		c.members = len(slices.DeleteFunc(members.Members, func(m *pb.Member) bool { return m.IsLearner }))
-	case mayHaveRun(err):
-		return nil, err
-	default:
-		list = append(list, kit.Unseen("", "members", err))
 	}
 	return append(list, kit.Apply(clusterRules, "", c)...), nil
 }

@@ -139,10 +139,7 @@ func TestDoctorNoCompaction(t *testing.T) {
 	}
 }
 
-func TestDoctorMembers(t *testing.T) {
-	storetest.Long(t, "a cluster")
+func TestDoctorUnreachable(t *testing.T) {
 	t.Parallel()
-	c := servers.EtcdCluster(t, 2)
-	b := opened(t, "etcd://"+c.Servers[0].Addr+","+c.Servers[1].Addr+",127.0.0.1:1")
-	storetest.Finds(t, b, "even-members", "unreachable")
+	storetest.Finds(t, opened(t, "etcd://"+shared(t).Addr+",127.0.0.1:1"), "unreachable")
 }
