@@ -32,8 +32,8 @@ func TestStaleReadEndsNoLock(t *testing.T) {
 }
 
 // A renewal of a place was answered too late, so that the client has given its lease up, and the revocation fails. The
-// client does not keep the lease alive: when the lease has expired, the waiter queues again.
-func TestEndedPlaceIsNotRenewed(t *testing.T) {
+// place moves to another lease, and the waiter is granted the key when its turn comes.
+func TestPlaceLeavesEndedLease(t *testing.T) {
 	storetest.Long(t, "waits until a lease expires")
 	t.Parallel()
 	s := shared(t)

@@ -248,23 +248,11 @@ func (p *pool) patience(l *lease) time.Duration {
 	return min(p.b.options.Timeout/attemptsPerTimeout, max(l.ttl/12, leastLimit))
 }
 
-// renew renews leases once. ErrLost means that the lease has ended. A lease that has ended for this client is not
-// renewed: if its revocation has failed, a renewal would keep it alive.
+// renew renews leases once. ErrLost means that the lease has ended, on the server or for this client.
 func (p *pool) renew(ctx context.Context, patience time.Duration, leases ...*lease) []error {
-	errs := make([]error, len(leases))
-	var ids []int64
-	var renewed []int // indexes of the leases with these ids
-	p.mu.Lock()
+	ids, errs := make([]int64, len(leases)), make([]error, len(leases))
 	for i, l := range leases {
-		if l.ended {
-			errs[i] = backend.ErrLost
-			continue
-		}
-		ids, renewed = append(ids, l.id), append(renewed, i)
-	}
-	p.mu.Unlock()
-	if len(ids) == 0 {
-		return errs
+		ids[i] = l.id
 	}
 	sent := time.Now()
 	replies := p.b.renewer.renew(ctx, patience, ids...)
@@ -274,11 +262,11 @@ func (p *pool) renew(ctx context.Context, patience time.Duration, leases ...*lea
 	for _, r := range replies { // first, because a later leader may have made any of these renewals
 		p.term = max(p.term, r.reply.GetHeader().GetRaftTerm())
 	}
-	for n, i := range renewed {
-		l, r := leases[i], replies[n].reply
+	for i, l := range leases {
+		r := replies[i].reply
 		switch {
-		case replies[n].err != nil:
-			errs[i] = replies[n].err
+		case replies[i].err != nil:
+			errs[i] = replies[i].err
 		case r.TTL <= 0, l.ended: // a lease that has ended may be about to be revoked
 			l.ended = true
 			errs[i] = backend.ErrLost

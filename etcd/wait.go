@@ -215,14 +215,12 @@ func (a *attempt) untilRenewal() time.Duration {
 	return max(time.Until(a.b.pool.state(a.lease).renewed.Add(third-rand.N(third/8))), third/4)
 }
 
-// renewPlace renews the lease of the place. Through a proxy, which does not renew leases reliably, it binds the place
-// to a new lease instead. ErrLost means that the place is lost.
+// renewPlace renews the lease of the place. Like a held lock, the place moves to another lease if its own has ended, or
+// if a proxy would renew it. ErrLost means that the place is lost.
 func (a *attempt) renewPlace(ctx context.Context) error {
 	p := a.b.pool
-	switch err := p.renew(ctx, p.patience(a.lease), a.lease)[0]; {
-	case errors.Is(err, backend.ErrLost):
-		return err
-	case errors.Is(err, errThroughProxy):
+	err := p.renew(ctx, p.patience(a.lease), a.lease)[0]
+	if errors.Is(err, backend.ErrLost) || errors.Is(err, errThroughProxy) {
 		return a.move(ctx, a.lease.lockTTL)
 	}
 	return nil // a failed renewal is soon repeated
