@@ -3,20 +3,22 @@ package etcd
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
 
+	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/backend/kit"
 )
 
 // errThroughProxy means that renewals go to "etcd grpc-proxy", which renews leases on its own schedule. Its reply to a
 // renewal contains the result of an earlier or later renewal, so the reply does not prove how long the lease lives. The
-// proxy also continues to renew the lease of a frozen client. Through a proxy, nothing is renewed: keys are bound to
-// new leases instead.
-var errThroughProxy = errors.New("etcd grpc-proxy answers renewals by itself")
+// proxy also continues to renew the lease of a frozen client. Through a proxy, nothing is renewed: as after the end of
+// their leases, keys are bound to new leases instead.
+var errThroughProxy = fmt.Errorf("%w: etcd grpc-proxy answers renewals by itself", backend.ErrLost)
 
 // directLeases is a LeaseClient that opens renewal streams to servers only. A stream to a proxy fails with
 // errThroughProxy.
@@ -57,11 +59,10 @@ func (b *Backend) keepBusy(ctx context.Context) {
 // detectProxy detects whether requests go through a proxy, and sets b.proxied if they do.
 func (b *Backend) detectProxy(ctx context.Context) error {
 	_, err := b.repeat(ctx, func(ctx context.Context) error {
-		err := b.renewer.renew(ctx, b.attemptTime(ctx), newLeaseID())[0].err
-		if errors.Is(err, errThroughProxy) {
-			return nil
-		}
-		return err
+		return b.renewer.renew(ctx, b.attemptTime(ctx), newLeaseID())[0].err
 	})
+	if errors.Is(err, errThroughProxy) {
+		return nil
+	}
 	return err
 }

@@ -188,10 +188,9 @@ func (b *Backend) extend(ctx context.Context, lives []*kit.Life, ttls []time.Dur
 	b.renewAll(ctx, renewed)
 	var again []*extension
 	for _, e := range renewed {
-		// Move the lock if a new leader has renewed the lease, a proxy would renew it, or another client has resumed the
-		// lock: that client has bound the key to its own lease, and may have ended this one.
-		if e.err == nil && (b.pool.state(e.from).stale || e.key.isRebound()) ||
-			errors.Is(e.err, errThroughProxy) || errors.Is(e.err, backend.ErrLost) {
+		// Move the lock if its lease has ended or a new leader has renewed it, or if another client has resumed the lock:
+		// that client has bound the key to its own lease.
+		if e.err == nil && (b.pool.state(e.from).stale || e.key.isRebound()) || errors.Is(e.err, backend.ErrLost) {
 			e.err = errNoAnswer
 			again = append(again, e)
 		}
@@ -222,7 +221,7 @@ func (b *Backend) renewAll(ctx context.Context, list []*extension) {
 		var again []*extension
 		for i, err := range b.pool.renew(ctx, patience, leases...) {
 			list[i].err = unavailable(err)
-			if err != nil && err != backend.ErrLost && !errors.Is(err, errThroughProxy) {
+			if err != nil && !errors.Is(err, backend.ErrLost) {
 				again = append(again, list[i])
 			}
 		}

@@ -248,7 +248,8 @@ func (p *pool) patience(l *lease) time.Duration {
 	return min(p.b.options.Timeout/attemptsPerTimeout, max(l.ttl/12, leastLimit))
 }
 
-// renew renews leases once. ErrLost means that the lease has ended, on the server or for this client.
+// renew renews leases once. ErrLost means that the lease has ended, on the server or for this client, or that it cannot
+// be renewed (errThroughProxy).
 func (p *pool) renew(ctx context.Context, patience time.Duration, leases ...*lease) []error {
 	ids, errs := make([]int64, len(leases)), make([]error, len(leases))
 	for i, l := range leases {

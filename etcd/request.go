@@ -126,8 +126,8 @@ func mayHaveRun(err error) bool {
 // passing reports whether another attempt may succeed after err.
 func passing(err error) bool {
 	switch {
-	case errors.Is(err, rpctypes.ErrNoSpace), errors.Is(err, errThroughProxy), errors.Is(err, backend.ErrLost),
-		kit.Definite(err), code(err) == codes.Canceled, code(err) == codes.DataLoss:
+	case errors.Is(err, rpctypes.ErrNoSpace), errors.Is(err, backend.ErrLost), kit.Definite(err),
+		code(err) == codes.Canceled, code(err) == codes.DataLoss:
 		return false
 	}
 	return mayHaveRun(err)

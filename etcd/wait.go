@@ -215,12 +215,11 @@ func (a *attempt) untilRenewal() time.Duration {
 	return max(time.Until(a.b.pool.state(a.lease).renewed.Add(third-rand.N(third/8))), third/4)
 }
 
-// renewPlace renews the lease of the place. Like a held lock, the place moves to another lease if its own has ended, or
-// if a proxy would renew it. ErrLost means that the place is lost.
+// renewPlace renews the lease of the place. Like a held lock, the place moves to another lease if its own has ended.
+// ErrLost means that the place is lost.
 func (a *attempt) renewPlace(ctx context.Context) error {
 	p := a.b.pool
-	err := p.renew(ctx, p.patience(a.lease), a.lease)[0]
-	if errors.Is(err, backend.ErrLost) || errors.Is(err, errThroughProxy) {
+	if err := p.renew(ctx, p.patience(a.lease), a.lease)[0]; errors.Is(err, backend.ErrLost) {
 		return a.move(ctx, a.lease.lockTTL)
 	}
 	return nil // a failed renewal is soon repeated
