@@ -8,9 +8,11 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/anylock/lock/internal/servers"
 	"github.com/anylock/lock/internal/storetest"
@@ -56,17 +58,38 @@ func TestDoctorNoSpace(t *testing.T) {
 	t.Parallel()
 	s := private(t, "--quota-backend-bytes", "2000000")
 	b := opened(t, s.URL())
-	c := raw(t, s.Addr)
+	fill(t, raw(t, s.Addr))
+	storetest.Finds(t, b, "no-space")
+}
+
+// fill writes until the quota is used up.
+func fill(t *testing.T, c *clientv3.Client) {
+	t.Helper()
 	for i := 0; ; i++ {
 		_, err := c.Put(t.Context(), fmt.Sprint("filler-", i), strings.Repeat("x", 100_000))
 		if errors.Is(err, rpctypes.ErrNoSpace) {
-			break
+			return
 		}
 		if err != nil && (t.Context().Err() != nil || i > 1000) {
 			t.Fatal(err)
 		}
 	}
-	storetest.Finds(t, b, "no-space")
+}
+
+// If the quota is used up, a request fails at once, also if it needs a new etcd lease: no repetition can succeed.
+func TestNoSpaceFailsAtOnce(t *testing.T) {
+	t.Parallel()
+	s := private(t, "--quota-backend-bytes", "2000000")
+	c := raw(t, s.Addr)
+	b := onOwnClient(t, c, &Options{Namespace: s.namespace, Timeout: time.Minute})
+	fill(t, c)
+	begun := time.Now()
+	if _, err := b.Acquire(t.Context(), req("k", time.Minute)); !errors.Is(rpctypes.Error(err), rpctypes.ErrNoSpace) {
+		t.Errorf("acquire: %v", err)
+	}
+	if took := time.Since(begun); took > b.options.Timeout/2 {
+		t.Errorf("took %v", took)
+	}
 }
 
 func TestDoctorQuotaNearlyFull(t *testing.T) {

@@ -126,7 +126,7 @@ func mayHaveRun(err error) bool {
 // passing reports whether another attempt may succeed after err.
 func passing(err error) bool {
 	switch {
-	case errors.Is(err, rpctypes.ErrNoSpace), errors.Is(err, backend.ErrLost), kit.Definite(err),
+	case errors.Is(rpctypes.Error(err), rpctypes.ErrNoSpace), errors.Is(err, backend.ErrLost), kit.Definite(err),
 		code(err) == codes.Canceled, code(err) == codes.DataLoss:
 		return false
 	}
