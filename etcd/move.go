@@ -115,10 +115,6 @@ func (b *Backend) finishMove(e *extension) {
 	} else {
 		b.pool.checkIn(k.lease)
 	}
-	for _, l := range k.unconfirmed {
-		if l != e.to {
-			b.pool.revokeLater(l)
-		}
-	}
+	b.pool.revokeLater(slices.DeleteFunc(k.unconfirmed, func(l *lease) bool { return l == e.to })...)
 	k.lease, k.unconfirmed = e.to, nil
 }
