@@ -39,7 +39,7 @@ type watch struct {
 	// created is called when the watch has begun: it reports only deletions after the revision from. from is 0 if the
 	// revision is unknown, or if the stream broke and nothing is reported.
 	created func(from int64)
-	written func(at int64) // nil if writes are not watched; at is the revision of the write
+	written func(at int64) // nil if writes do not matter; at is the revision of the write
 	deleted func(at int64) // called at most once, never by stop; at is the revision of the deletion
 
 	number int64 // on the current stream
