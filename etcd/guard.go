@@ -2,6 +2,7 @@ package etcd
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -27,7 +28,6 @@ type guardState struct {
 	life    *kit.Life   // set by start, and never changed
 	timer   *time.Timer // starts the watch
 	watch   *watch      // nil before the watch begins
-	unread  bool        // the key is in guard.unread
 	stopped bool
 }
 
@@ -77,8 +77,7 @@ func (g *guard) watch(k *boundKey) {
 func (g *guard) readSoon(k *boundKey) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if e := &k.guarded; !e.stopped && !e.unread {
-		e.unread = true // the stream may break often while the servers answer no read
+	if !k.guarded.stopped {
 		g.unread.add(k)
 	}
 }
@@ -86,13 +85,12 @@ func (g *guard) readSoon(k *boundKey) {
 // read reads keys. It repeats failed reads after a while. Nothing else would detect that a key is deleted: its watch
 // may have begun too late, and renewals of the lease succeed.
 func (g *guard) read(list []*boundKey) {
-	g.mu.Lock()
+	keys := make(map[*boundKey]bool) // each once: the stream may break often while the servers answer no read
 	for _, k := range list {
-		k.guarded.unread = false
+		keys[k] = true
 	}
-	g.mu.Unlock()
 	var failed []*boundKey
-	for some := range slices.Chunk(list, keysPerRequest) {
+	for some := range slices.Chunk(slices.Collect(maps.Keys(keys)), keysPerRequest) {
 		failed = append(failed, g.readSome(some)...)
 	}
 	if len(failed) > 0 {
