@@ -35,11 +35,14 @@ var (
 	readOnly = rule{Severity: backend.Warning, Code: "read-only", Found: settingIs("read_only", "on", "1"),
 		Why: "nothing can be granted or renewed, except by a superuser of MySQL, whose locks exclude nobody at the primary",
 		Set: "the address of the primary, as by target_session_attrs=primary"}
+	oneConnection = rule{Severity: backend.Warning, Code: "one-connection", Found: settingIs("most connections", "1"),
+		Why: "a statement or transaction of the application keeps leases from being renewed",
+		Set: "a *sql.DB of its own for the locks"}
 )
 
 // rules are the rules for each database. A critical one makes the database unusable: the store does not open.
 var rules = map[Dialect][]rule{
-	Postgres: {missingIndex, readOnly,
+	Postgres: {missingIndex, readOnly, oneConnection,
 		{Severity: backend.Warning, Code: "asynchronous-commit", Found: settingIs("synchronous_commit", "off"),
 			Why: "a crash of the server loses the last grants", Set: "synchronous_commit=on for the role of the locks"},
 		{Severity: backend.Warning, Code: "fsync", Found: settingIs("fsync", "off"),
@@ -47,7 +50,7 @@ var rules = map[Dialect][]rule{
 		{Severity: backend.Warning, Code: "unlogged-table", Found: settingIs("persistence", "u"),
 			Why: "a crash of the server empties the table", Set: "ALTER TABLE … SET LOGGED"},
 	},
-	MySQL: {missingIndex, readOnly,
+	MySQL: {missingIndex, readOnly, oneConnection,
 		{Severity: backend.Critical, Code: "autocommit", Found: settingIs("autocommit", "0"),
 			Why: "no grant would be committed", Set: "autocommit=1 in the data source name"},
 		{Severity: backend.Critical, Code: "not-innodb", Found: settingIs("engine"),
@@ -93,12 +96,16 @@ const isTable = `table_schema=if('TABLE' LIKE '%.%', substring_index('TABLE', '.
 // read reads the facts of the database.
 func (b *Backend) read(ctx context.Context) (facts, error) {
 	s := tablesql.Make(b.dialect, b.options.Table, queries[b.dialect])
-	return query(ctx, b, s, nil, func(rows *sql.Rows) (string, string, error) {
-		var name string
-		var value sql.NullString
-		err := rows.Scan(&name, &value)
-		return name, value.String, err
+	f, err := query(ctx, b, s, nil, func(rows *sql.Rows) (name, value string, err error) {
+		var v sql.NullString
+		err = rows.Scan(&name, &v)
+		return name, v.String, err
 	})
+	if err != nil {
+		return nil, err
+	}
+	f["most connections"] = strconv.Itoa(b.db.Stats().MaxOpenConnections)
+	return f, nil
 }
 
 // Examine implements [backend.Examiner].

@@ -213,9 +213,9 @@ func TestDoctor(t *testing.T) {
 	s := together.Get(t)
 	c := dialed(t, s.PostgresURL())
 	exec(t, c, `CREATE ROLE careless LOGIN SUPERUSER`, `ALTER ROLE careless SET synchronous_commit = off`)
-	b := opened(t, strings.Replace(tableURL(s), "postgres@", "careless@", 1)+"&lock_table=doctor")
+	b := opened(t, strings.Replace(tableURL(s), "postgres@", "careless@", 1)+"&lock_table=doctor&lock_max_conns=1")
 	exec(t, c, `ALTER TABLE doctor SET UNLOGGED`)
-	storetest.Finds(t, b, "asynchronous-commit", "unlogged-table", "fsync")
+	storetest.Finds(t, b, "asynchronous-commit", "unlogged-table", "one-connection", "fsync")
 }
 
 // Clients that open a missing table at the same time all succeed: one of them creates the table.
