@@ -49,6 +49,9 @@ var rules = map[Dialect][]rule{
 			Why: "a crash of the machine loses grants, or the database", Set: "fsync=on"},
 		{Severity: backend.Warning, Code: "unlogged-table", Found: settingIs("persistence", "u"),
 			Why: "a crash of the server empties the table", Set: "ALTER TABLE … SET LOGGED"},
+		{Severity: backend.Info, Code: "isolation", Found: settingIs("isolation", "serializable", "repeatable read"),
+			Why: "a statement that meets another one may fail. It is repeated, which costs time",
+			Set: "read committed for the role of the locks"},
 	},
 	MySQL: {missingIndex, readOnly, oneConnection,
 		{Severity: backend.Critical, Code: "autocommit", Found: settingIs("autocommit", "0"),
@@ -62,6 +65,8 @@ var rules = map[Dialect][]rule{
 	SQLite: {
 		{Severity: backend.Warning, Code: "journal-mode", Found: settingIs("journal_mode"),
 			Why: "readers keep others from writing", Set: "PRAGMA journal_mode=WAL"},
+		{Severity: backend.Warning, Code: "busy-timeout", Found: settingIs("busy_timeout", "0"),
+			Why: "a statement that meets another one fails. It is repeated, which costs time", Set: "PRAGMA busy_timeout=1000"},
 		{Severity: backend.Warning, Code: "synchronous", Found: settingIs("synchronous", "0"),
 			Why: "a crash of the machine may damage the database", Set: "PRAGMA synchronous=NORMAL"},
 	},
@@ -73,6 +78,7 @@ var queries = map[Dialect]string{
 		('fsync', pg_catalog.current_setting('fsync')),
 		('read_only', pg_catalog.current_setting('transaction_read_only')),
 		('synchronous_commit', pg_catalog.current_setting('synchronous_commit')),
+		('isolation', pg_catalog.current_setting('default_transaction_isolation')),
 		('persistence', (SELECT relpersistence::pg_catalog.text FROM pg_catalog.pg_class
 			WHERE oid==pg_catalog.to_regclass('TABLE'))),
 		('unique index on name', (SELECT pg_catalog.count(*)::pg_catalog.text FROM pg_catalog.pg_index AS i
@@ -86,7 +92,8 @@ var queries = map[Dialect]string{
 			WHERE ` + isTable + ` AND non_unique=0 GROUP BY index_name
 			HAVING count(*)=1 AND max(column_name)='name' AND count(sub_part)=0) AS found`,
 	SQLite: `SELECT 'now', NOW UNION ALL SELECT 'journal_mode', nullif(journal_mode, 'wal') FROM pragma_journal_mode
-		UNION ALL SELECT 'synchronous', synchronous FROM pragma_synchronous`,
+		UNION ALL SELECT 'synchronous', synchronous FROM pragma_synchronous
+		UNION ALL SELECT 'busy_timeout', timeout FROM pragma_busy_timeout`,
 }
 
 // isTable is the condition for rows about the table in MySQL's information_schema.

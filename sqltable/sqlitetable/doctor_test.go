@@ -10,8 +10,8 @@ import (
 // The settings are read together with the clock, which is the same as this test's.
 func TestDoctor(t *testing.T) {
 	_, b := opened(t, "file:"+filepath.Join(t.TempDir(), "data.db"))
-	storetest.Finds(t, b, "journal-mode")
-	if list := storetest.Examined(t, b); len(list) != 1 {
-		t.Errorf("%+v, want one finding", list)
+	storetest.Finds(t, b, "journal-mode", "busy-timeout")
+	if list := storetest.Examined(t, b); len(list) != 2 {
+		t.Errorf("%+v, want two findings", list)
 	}
 }
