@@ -220,7 +220,10 @@ func (l *Batcher) addWorkerIfOverdue() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	// No worker removes ended calls while all connections hang.
-	l.queue = slices.DeleteFunc(l.queue, func(c *call) bool { return c.state.Load() == ended })
+	for len(l.queue) > 0 && l.queue[0].state.Load() == ended {
+		l.queue[0] = nil // the array outlives the slice
+		l.queue = l.queue[1:]
+	}
 	if len(l.queue) == 0 {
 		return
 	}
