@@ -69,7 +69,7 @@ func agedThingsStand(t *trial) {
 	oldest := slices.Max(t.upTo(agedHour, agedDay))
 	parts := []agedPart{
 		{2, func() { t.agedQueue(agedFor) }},
-		{1, func() { t.agedRenewals(oldest, t.acquire) }},
+		{1, func() { t.agedRenewals(oldest, t.acquire, false) }},
 		{1, func() { t.agedLease(oldest) }},
 		{1, func() { t.agedTokens(hour) }},
 		{1, func() { t.agedClient(oldest) }},
@@ -86,7 +86,8 @@ func agedThingsStand(t *trial) {
 	}
 	if t.g.Shared {
 		parts = append(parts, agedPart{3, func() { t.agedReader(slices.Max(minutes)) }},
-			agedPart{1, func() { t.agedRenewals(oldest, t.read) }})
+			agedPart{1, func() { t.agedRenewals(oldest, t.read, false) }},
+			agedPart{2, func() { t.agedRenewals(slices.Max(minutes), t.read, true) }})
 	}
 	room := t.h.Many
 	for i, p := range parts {
@@ -202,11 +203,16 @@ func (t *trial) agedReader(age time.Duration) {
 	t.release(behind.granted(t, t.handOff(), "after the release of the writer before it, and a long wait"))
 }
 
-// agedRenewals renews a lease all the time.
-func (t *trial) agedRenewals(age time.Duration, get getter) {
+// agedRenewals renews a lease all the time. If waited is set, a writer waits meanwhile.
+func (t *trial) agedRenewals(age time.Duration, get getter, waited bool) {
 	const often = 8 // renewals in a TTL
 	ttl := t.g.Round(min(max(10*time.Second*time.Duration(t.stretch), age/100), t.longest()))
 	g, ways := get(t.a, t.newKey(), ttl), t.renewals()
+	var w *waiting
+	if waited {
+		w = t.wait(t.b, g.key, t.long())
+		t.arrived(g.key, 1)
+	}
 	for i, end := 0, g.after.Add(age); time.Now().Before(end); i++ {
 		t.passesUntil(time.Now().Add(ttl / often))
 		way := ways[i%len(ways)]
@@ -217,6 +223,9 @@ func (t *trial) agedRenewals(age time.Duration, get getter) {
 	}
 	t.heldBy(g)
 	t.release(g)
+	if w != nil {
+		t.release(w.granted(t, t.handOff(), "after the release of a lease that was renewed for long"))
+	}
 }
 
 // agedClient lets a client be that holds a lease, and makes no request.

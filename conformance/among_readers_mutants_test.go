@@ -300,7 +300,8 @@ func (s *server) closesReaderTimers(c *client) {
 
 // shutsOut reports whether r, which may share the key of e, is refused or parked, as a bug.
 func (s *server) shutsOut(e *entry, r backend.Request) bool {
-	return len(e.readers) > 0 && (e.odd.broken && s.is(breakShutsOut) || e.odd.parks && r.Wait)
+	return len(e.readers) > 0 && (e.odd.broken && s.is(breakShutsOut) || e.odd.parks && r.Wait) ||
+		s.refusesAfterEvents(e, r)
 }
 
 // renewsSeldom counts a renewal of the reader r of e. It reports whether the renewal does nothing, as a bug.
@@ -481,7 +482,8 @@ func (s *server) listsShared(e *entry, key, prefix string, fits bool, before int
 		return fits
 	}
 	switch {
-	case s.is(listsNoPrefix) && prefix == "", s.is(listsFewShared) && before >= 128:
+	case s.is(listsNoPrefix) && prefix == "", s.is(listsFewShared) && before >= 128,
+		s.is(listsDead) && e.measured.dead > 0:
 		return false
 	case s.is(listsPercent):
 		return strings.HasPrefix(key, strings.TrimSuffix(prefix, "%"))

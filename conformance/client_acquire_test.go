@@ -12,7 +12,7 @@ import (
 )
 
 func (c *client) validate(r backend.Request) error {
-	err := r.ValidateFor(backend.Guarantees{Shared: r.Wait || !c.is(unshared)})
+	err := r.ValidateFor(backend.Guarantees{Shared: (r.Wait || !c.is(unshared)) && !c.is(unsharedHeld, unsharedSent)})
 	switch {
 	case c.is("longer keys are taken") && backend.ValidateKey(r.Key) != nil && r.Key != "":
 	case c.is("TTL 0 is taken") && r.TTL == 0:
@@ -28,7 +28,7 @@ func (c *client) validate(r backend.Request) error {
 
 func (c *client) Acquire(ctx context.Context, r backend.Request) (backend.Lease, error) {
 	if err := c.validate(r); err != nil {
-		return nil, err
+		return nil, c.refusedOddly(ctx, r, err)
 	}
 	if c.leases.Closed() && r.Shared && c.is("shared Acquire after Close is unavailable") {
 		return nil, fmt.Errorf("%w: connection closed", backend.ErrUnavailable)

@@ -132,7 +132,7 @@ func (c *client) Guarantees() backend.Guarantees {
 	g := backend.Guarantees{
 		MinTTL: 10 * time.Millisecond, Granularity: 1, MaxLate: 20 * time.Millisecond, EnforcedBy: "clock of the process",
 		Fencing: backend.FencingLoss, FIFO: true, Wake: backend.WakePush, Consistency: backend.Linearizable,
-		Reach: backend.ReachNetwork, ReportsLoss: c.server.notifies(), Shared: !c.is(unshared),
+		Reach: backend.ReachNetwork, ReportsLoss: c.server.notifies(), Shared: !c.is(unshared, unsharedHeld, unsharedSent),
 	}
 	switch {
 	case c.is("Guarantees change with use"):
@@ -328,6 +328,7 @@ func (c *client) Close() error {
 		c.server.closesHelpfully(c)
 		c.server.closesTimers(c)
 		c.server.closesReaderTimers(c)
+		c.server.closesReading(c)
 		if c.is("close of a client ends what it has resumed", closeEndsResumed) {
 			c.endsResumed()
 		}

@@ -183,17 +183,18 @@ func waitingPollsSeldom(t *trial) {
 		time.Sleep(a / 2)
 		return float64(link.Arrived(ToStore)-before) / float64(each) / time.Since(begun).Seconds()
 	}
-	held := t.acquire(c, t.newKey(), t.long())
+	held := []*grant{t.acquire(c, t.newKey(), t.long()), t.getterOf(t.g.Shared)(c, t.newKey(), t.long())}
 	time.Sleep(t.h.ArrivalDelay / 4)
 	if n := sent(); n > most {
-		t.breaks(10, "a client that holds a lease and does nothing sends as much as %.0f attempts a second", n)
+		t.breaks(10, "a client that holds two leases and does nothing sends as much as %.0f attempts a second", n)
 	}
 	// The holder renews its lease, which then outlives the expiry that the waiters saw when they arrived.
 	busy := t.acquire(t.a, t.key, t.g.Round(t.awaited()+a))
 	first := busy.Deadline()
 	var waits []*waiting
-	for range waiters {
-		waits = append(waits, t.wait(c, busy.key, t.long()))
+	for i := range waiters {
+		waits = append(waits, t.begin(t.ctx, c, backend.Request{Key: busy.key, Owner: backend.NewOwner(), TTL: t.long(),
+			Wait: true, Shared: t.g.Shared && i%2 == 1}))
 	}
 	t.arrived(busy.key, waiters)
 	t.renew(busy, t.longest()) // a waiter's timer must not overflow
@@ -205,7 +206,8 @@ func waitingPollsSeldom(t *trial) {
 		t.breaks(10, "each of %d waiters sends as much as %.0f attempts a second once the holder's TTL is over, and "+
 			"it has renewed", waiters, n)
 	}
-	t.release(held)
+	t.release(held[0])
+	t.release(held[1])
 	link.Cut()
 	t.usable(c)
 	t.queuesAgain(busy.key, waiters)

@@ -180,6 +180,12 @@ func tokensSurviveRestart(t *trial) {
 	expiring, waited, free := &tokens{t: t}, &tokens{t: t}, &tokens{t: t}
 	expiringKey, waitedKey := t.newKey(), t.newKey()
 	broken, brokenKey := &tokens{t: t}, t.newKey()
+	shared, sharedKey := &tokens{t: t}, t.newKey()
+	if t.g.Shared {
+		g := t.read(t.b, sharedKey, t.long())
+		shared.next(g, "grant to a reader")
+		t.release(g)
+	}
 	if breaker, ok := t.b.(backend.Breaker); ok {
 		g := t.acquire(t.a, brokenKey, t.long())
 		broken.next(g, "grant")
@@ -214,6 +220,7 @@ func tokensSurviveRestart(t *trial) {
 	}
 	free.next(t.acquireAfterOutage(t.b, t.key, t.long()), "grant to another client after restarts")
 	broken.next(t.acquireAfterOutage(t.b, brokenKey, t.long()), "grant after restarts, and a Break of the lease before")
+	shared.next(t.acquireAfterOutage(t.a, sharedKey, t.long()), "grant after restarts, and a reader before")
 	t.outlast(t.lastRefusal(dying.after, dying.ttl))
 	g := t.acquireAfterOutage(t.b, expiringKey, t.long())
 	expiring.next(g, "grant after restarts, and the expiry of the lease before")

@@ -61,7 +61,8 @@ func (s *server) forgetsTokens() bool {
 		"token is forgotten when a waiter leaves", "token is forgotten when a resumed lease is released",
 		"token is forgotten when a key has been free for 20 seconds",
 		"token is forgotten when a key has been free for a minute", "lease of the key tokens ends all tokens",
-		evictForgets, closeForgets, tokenForTTL, brokenForgets, tokenHour, tokenDay, tokenCache)
+		evictForgets, closeForgets, tokenForTTL, brokenForgets, tokenHour, tokenDay, tokenCache,
+		restartTokens)
 }
 
 // forgetsToken forgets the token of key, if the server has the bug.

@@ -363,6 +363,9 @@ func (t *trial) inspectBy(b backend.Backend, key string) backend.Holder {
 func (t *trial) heldBy(g *grant) {
 	t.refused(t.a, g)
 	t.refused(t.b, g)
+	if t.g.Shared && !g.shared {
+		t.refusedAs(t.a, g, true)
+	}
 	if h := t.inspect(g.key); h.Owner != g.owner && g.live(time.Now()) {
 		if shared := t.sharedWith(g.key); shared != "" {
 			t.breaks(8, "Inspect says that %q holds the key, want %q%s", h.Owner, g.owner, shared)

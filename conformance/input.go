@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 
@@ -70,7 +71,35 @@ func badInputIsRefused(t *trial) {
 	if _, err := t.request(t.ctx, t.a, r); !errors.Is(err, backend.ErrInvalid) {
 		t.errorf("Acquire of a held key with TTL 0: %v, want ErrInvalid", err)
 	}
+	if r.TTL, r.Shared = t.long(), true; !t.g.Shared {
+		if _, err := t.request(t.ctx, t.a, r); !errors.Is(err, backend.ErrUnsupported) {
+			t.errorf("Acquire of a shared lease of a held key, which the store does not promise: %v, want ErrUnsupported", err)
+		}
+	}
 	t.heldBy(g)
+	t.refusesUnsent()
+}
+
+// refusesUnsent makes bad requests by a client whose requests do not reach the store.
+func (t *trial) refusesUnsent() {
+	if t.h.Linked == nil {
+		return
+	}
+	c, link := t.linked()
+	t.usable(c)
+	link.Hold(ToStore)
+	for _, shared := range []bool{false, true} {
+		want, r := backend.ErrInvalid, backend.Request{Key: t.newKey(), Owner: backend.NewOwner(), Shared: shared}
+		if shared && !t.g.Shared {
+			want, r.TTL = backend.ErrUnsupported, t.long()
+		}
+		what := fmt.Sprintf("Acquire with TTL %v%s, which cannot reach the store", r.TTL, inMode(shared))
+		bad := t.call(func() error { _, err := t.request(t.ctx, c, r); return err })
+		if err := bad.ends(t, soon, what); !errors.Is(err, want) {
+			t.errorf("%s: %v, want %v before any request", what, err, want)
+		}
+	}
+	link.Heal()
 }
 
 func extremesAreAccepted(t *trial) {

@@ -191,7 +191,7 @@ func (e *endings) released(worker int) int {
 // renewed renews a lease several times, alone and in batches, inspects and lists it, and releases it.
 func (e *endings) renewed(worker int) int {
 	key := e.keys[worker][0]
-	l := e.lease(e.a, e.owner(worker), key, e.long())
+	l := e.ending(worker, e.owner(worker), key, e.long())
 	g, ways := &grant{Lease: l, client: e.a}, e.renewals()
 	for i := range endingGroup {
 		if err := ways[i%len(ways)].renew(e.ctx, g, e.long()); err != nil {

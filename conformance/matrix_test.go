@@ -154,10 +154,11 @@ func recordMatrix(t *testing.T) {
 func areaOfBug(bug string) string {
 	is := func(m mutant) bool { return m.bug == bug }
 	switch {
-	case slices.ContainsFunc(sharedMutants, is), slices.ContainsFunc(amongReadersMutants, is):
+	case slices.ContainsFunc(sharedMutants, is), slices.ContainsFunc(amongReadersMutants, is),
+		slices.ContainsFunc(readerEventMutants, is):
 		return "shared"
 	case slices.ContainsFunc(resumeMutants, is), slices.ContainsFunc(resumeCloseMutants, is),
-		slices.ContainsFunc(amongResumedMutants, is):
+		slices.ContainsFunc(amongResumedMutants, is), slices.ContainsFunc(resumedEventMutants, is):
 		return "resume"
 	}
 	return ""

@@ -21,8 +21,8 @@ var mutants = slices.Concat(plainMutants, crowdMutants, cutMutants, replyMutants
 	closeMutants, twoStepMutants, agedMutants, joinedCallMutants, calledAtCloseMutants, clockQueueMutants, nameMutants,
 	hashMutants, manyKeyMutants, silentStoreMutants, memberMutants, attemptMutants, waiterMutants, readerMutants,
 	methodMutants, removalMutants, laterMutants, eventMutants, amongReadersMutants, amongResumedMutants,
-	amongOthersMutants, amongReadersLossMutants, ordinaryReaderMutants, ordinaryMutants,
-	handwrittenMutants)
+	amongOthersMutants, amongReadersLossMutants, ordinaryReaderMutants, ordinaryMutants, handwrittenMutants,
+	readerEventMutants, resumedEventMutants, otherEventMutants)
 
 var plainMutants = []mutant{
 	// guarantees

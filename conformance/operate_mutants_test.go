@@ -219,6 +219,9 @@ func (s *server) breakLease(key, owner string) (done bool) {
 			}
 		})
 	default:
+		if e.waited {
+			s.shuts(e, shutBroken)
+		}
 		if len(e.queue) > 0 && s.is("break wakes the next waiter by a timer") {
 			e.queue[0].silenced = true
 		}

@@ -108,7 +108,7 @@ func (s *server) entersOddly(e *entry) bool {
 	now := time.Now()
 	switch {
 	case e.owner != "":
-		return s.is(writerMarkStays) && !now.Before(e.measured.firstEnd)
+		return s.is(writerMarkStays) && !now.Before(e.measured.firstEnd) || s.entersBeside(e)
 	case s.is(intentOwnTTL):
 		return !slices.ContainsFunc(e.queue, func(p *place) bool { return !p.Shared && now.Before(p.since.Add(p.TTL)) })
 	case s.is(intentOfOne):
@@ -140,7 +140,7 @@ func (s *server) arrives(key string, e *entry, p *place, c *client) {
 		p.watch = e.readers[len(e.readers)-1].owner
 	}
 	if !p.Shared {
-		e.measured.unmarked = false
+		e.measured.unmarked, e.marks.lifted = false, e.owner != "" && s.is(markHeld)
 		e.measured.intent = time.Now().Add(p.TTL)
 	}
 	switch {
@@ -227,7 +227,9 @@ func (s *server) releasesLate(key string, e *entry, owner string) {
 
 // givesWay reports whether the renewal of a reader of e is refused, as a bug.
 func (s *server) givesWay(e *entry) bool {
-	return s.is(renewalGivesWay) && slices.ContainsFunc(e.queue, func(p *place) bool { return !p.Shared })
+	return s.is(renewalGivesWay, giveUp) && slices.ContainsFunc(e.queue, func(p *place) bool {
+		return !p.Shared && (s.is(renewalGivesWay) || time.Since(p.since) > 10*time.Second)
+	})
 }
 
 // enteredWith writes the readers back that a new one has found, and its own, as a bug. It returns false if r may not

@@ -179,6 +179,9 @@ func (s *server) leavesTurn(key, owner string) {
 
 // writerLeft records that a waiting writer has left in the given way.
 func (s *server) writerLeft(r backend.Request, how string) {
+	if how == "ended by Close" {
+		s.closesBehind(r)
+	}
 	attempts := s.is("shared attempts are refused beside readers once a waiting writer has " + how)
 	waits := how == "timed out" && s.is(timeoutParks)
 	if r.Shared || !attempts && !waits {

@@ -149,6 +149,9 @@ func (s *server) enqueueAgain(e *entry, p *place) bool {
 	if _, again := p.client.contact.asked.Load(p.Owner); !again {
 		return false
 	}
+	if !p.Shared {
+		s.shuts(e, shutCut)
+	}
 	switch {
 	case s.is("waiter that queues again after a cut is first"):
 		e.queue = slices.Insert(e.queue, 0, p)

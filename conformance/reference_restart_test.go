@@ -35,6 +35,9 @@ func (s *server) restart() {
 	s.restarts++
 	for key, e := range s.keys {
 		waited := len(e.queue) > 0
+		if e.odd.shared && e.owner == "" && len(e.readers) == 0 {
+			s.forgetsToken(restartTokens, key)
+		}
 		e.queue = s.queueOverRestart(e.queue)
 		for _, r := range e.readers {
 			r.before = true

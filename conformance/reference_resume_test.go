@@ -16,7 +16,7 @@ var _ backend.Resumer = (*client)(nil)
 
 // Resume implements backend.Resumer.
 func (c *client) Resume(ctx context.Context, r backend.Request) (backend.Lease, error) {
-	if err := r.ValidateFor(backend.Guarantees{Shared: !c.is(unshared)}); err != nil &&
+	if err := r.ValidateFor(backend.Guarantees{Shared: !c.is(unshared, unsharedHeld, unsharedSent)}); err != nil &&
 		!(r.TTL == 0 && (c.is("resume takes TTL 0") || r.Shared && c.is(resumeReaderNoTTL))) {
 		return nil, err
 	}

@@ -36,6 +36,8 @@ func (s *server) renewReader(key, owner string, ttl time.Duration) bool {
 		ttl = ttl.Truncate(100 * time.Millisecond)
 	}
 	r, expires := e.readers[at], now.Add(s.keepReader(ttl))
+	s.lifts(e, markRenewed)
+	s.recordsLocked(keepsRenewed)
 	if end := r.granted.Add(30 * time.Second); end.Before(expires) && s.is(agedReader) {
 		expires = end
 	}
@@ -50,7 +52,7 @@ func (s *server) renewReader(key, owner string, ttl time.Duration) bool {
 		}
 	}
 	switch {
-	case s.renewsSeldom(e, r):
+	case s.renewsSeldom(e, r), s.is(renewedBelow) && expires.After(r.expires) && expires.Before(e.latestReader().expires):
 	case len(e.readers) > 1 && expires.Before(r.expires) && s.is(shortensLate):
 		r.expires = expires
 	case s.is("readers are not renewed"),
@@ -141,7 +143,7 @@ func (s *server) releaseReader(key, owner string) bool {
 		return true
 	case s.is("stale release of a reader ends another") && len(e.readers) > 0:
 		s.removeReader(key, e, 0)
-	case s.is("stale release of a reader ends the writer") && e.owner != "":
+	case s.is("stale release of a reader ends the writer") && e.owner != "", s.endsStranded(key, e, owner):
 		s.endLocked(key, e)
 		return true
 	}
@@ -194,7 +196,7 @@ func (s *server) breakReader(key string, e *entry, owner string) bool {
 		s.removeReader(key, e, 0)
 		return true
 	case i < 0:
-		return false
+		return s.is(breaksDead) && s.hasExpired(key, owner)
 	case s.is(breakByPlace):
 		s.breaksByPlace(key, e, i)
 	case s.is("break of the last reader wakes nobody") && len(e.readers) == 1:
@@ -212,6 +214,7 @@ func (s *server) breakReader(key string, e *entry, owner string) bool {
 			e.queue[0].silenced = true
 		}
 		s.breaksAmong(e)
+		e.marks.broken = len(e.readers) == 1 && len(e.queue) == 0
 		s.removeReader(key, e, i)
 		notifyHolder()
 		s.notifiesOthers(e, r)

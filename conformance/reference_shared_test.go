@@ -89,6 +89,7 @@ func (s *server) acquireAmongReaders(
 		}
 		if r.Shared {
 			s.refusesReader(e, r, now)
+			s.refusesLate(e)
 		}
 		s.refuseAmongReaders(key, e, r, c)
 		s.cutsReaders(key, e, r)
@@ -129,6 +130,7 @@ func (s *server) readerMayEnter(e *entry, r backend.Request, c *client) bool {
 		s.is("new reader overtakes a waiting writer"),
 		s.is("attempt of a reader ignores the queue") && !r.Wait,
 		s.is(restartForgetsWait) && !r.Wait && s.restarts > 0,
+		e.marks.lifted && !r.Wait,
 		s.is(agedWriter) && !slices.ContainsFunc(e.queue,
 			func(p *place) bool { return !p.Shared && time.Since(p.since) < aged30 }),
 		s.is(writerMinutes) && !slices.ContainsFunc(e.queue,
@@ -285,6 +287,7 @@ func (s *server) expireReaders(key string, e *entry, now time.Time) {
 			s.ended = append(s.ended, endedReader{key, r})
 			e.odd.expired++
 			e.measured.dead++
+			s.lifts(e, markExpired)
 			e.odd.ranOut = len(e.readers) == 1
 			s.recordsLocked("store keeps a record of each expired reader")
 			if len(e.readers) == 1 && s.is("tokens are forgotten with the last dead reader") {
@@ -352,7 +355,7 @@ func (s *server) admitLocked(key string, e *entry) {
 	for n := 0; e.owner == "" && len(e.queue) > 0 && e.queue[0].Shared; n++ {
 		if n > 63 && s.is("at most 64 waiting readers enter at once") ||
 			n > 0 && (s.is("one waiting reader enters at a time") || e.measured.one) ||
-			n > 15 && s.is("at most 16 waiting readers enter at once") {
+			n > 127 && s.is(enter128) || n > 15 && s.is("at most 16 waiting readers enter at once") {
 			return
 		}
 		p := e.queue[0]

@@ -101,6 +101,7 @@ type entry struct {
 	again         bool           // its client had held the key before
 	happened      happened
 	measured      measured
+	marks         marks
 }
 
 // A place is a waiter's place in a queue.
@@ -260,6 +261,9 @@ func (s *server) acquire(c *client, r backend.Request) (granted, *place, backend
 		e.owner != "" && (s.is("no exclusion") || s.is("wait for a key over 255 bytes is granted at once") && r.Wait &&
 			len(r.Key) > 255 || e.client == c && s.is("re-entrant per client"))
 	if free || again {
+		if r.Wait {
+			s.shuts(e, shutAtOnce)
+		}
 		g := s.grantLocked(key, e, r, c, now)
 		if drawn > 0 {
 			e.token, g.token = drawn, drawn
@@ -332,6 +336,7 @@ func (s *server) grantLocked(key string, e *entry, r backend.Request, c *client,
 	e.happened.due = e.expires
 	s.grantedAfter(e, r, end)
 	s.grantedExclusive(e, r, now)
+	s.marksGrant(e)
 	s.keptWithLongest(e)
 	s.armLocked(key, e)
 	return granted{e.token, now}
@@ -413,6 +418,7 @@ func (s *server) expireLocked(key string, e *entry, now time.Time) {
 		s.expiredWithClient(key, e)
 		s.recordsLocked("store keeps a record of each expired lease")
 		s.expiredQueue(key, e)
+		s.marksExpiry(e)
 		e.measured.one = s.is(expiryLetsOneIn)
 		s.endLocked(key, e)
 		e.measured.one = false
@@ -478,7 +484,8 @@ func (s *server) armLocked(key string, e *entry) {
 	if e.timer != nil {
 		e.timer.Stop()
 	}
-	e.timer = time.AfterFunc(time.Until(e.expires)+s.lateFor(e)+s.lateNarrowly(e)+s.lateBehind(e), func() {
+	late := s.lateFor(e) + s.lateNarrowly(e) + s.lateBehind(e) + s.lateWhole(e)
+	e.timer = time.AfterFunc(time.Until(e.expires)+late, func() {
 		s.gate.RLock()
 		defer s.gate.RUnlock()
 		s.mu.Lock()

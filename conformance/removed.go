@@ -54,7 +54,8 @@ func removedHolderIsNotified(t *trial) {
 		}},
 	}
 	if t.g.Shared {
-		ways = append(ways, way{"a reader's lease", func() *grant { return t.read(t.a, t.newKey(), t.long()) }})
+		ways = append(ways, way{"a reader's lease", func() *grant { return t.read(t.a, t.newKey(), t.long()) }},
+			way{"a reader's lease that was waited for", func() *grant { return t.waitedToRead(t.long()) }})
 	}
 	if _, ok := t.a.(backend.BatchRenewer); ok {
 		ways = append(ways, way{"a lease renewed in a batch", func() *grant {

@@ -35,7 +35,7 @@ var removedMutants = []mutant{
 // notifies reports whether the store claims to notify holders of removals.
 func (s *server) notifies() bool {
 	is := func(m mutant) bool { return m.bug == s.bug }
-	return s.is(notifiesLoss, brokenUnnotified) || slices.ContainsFunc(removedMutants, is) ||
+	return s.is(notifiesLoss, brokenUnnotified, notifiesWaited) || slices.ContainsFunc(removedMutants, is) ||
 		slices.ContainsFunc(reconnectLossMutants, is) ||
 		slices.ContainsFunc(narrowLossMutants, is) || slices.ContainsFunc(removalMutants, is) ||
 		slices.ContainsFunc(amongReadersLossMutants, is)
@@ -105,7 +105,8 @@ func (s *server) reportsToNext(c *client, owner string) {
 
 // notifyReader is notify for a reader.
 func (s *server) notifyReader(r *reader, broken bool) func() {
-	if s.is("removal of a reader is reported by a renewal alone") || r.sibling && s.is(siblingRemoval) {
+	if s.is("removal of a reader is reported by a renewal alone") || r.sibling && s.is(siblingRemoval) ||
+		r.parked && s.is(notifiesWaited) {
 		return func() {}
 	}
 	return s.notify(&entry{owner: r.owner, client: r.client, resumedBy: r.resumedBy}, broken)

@@ -12,7 +12,8 @@ var reservedChecks = []Check{
 		Name: "ReservedKeyIsNotFree",
 		Rule: "Backend.Inspect: a key that the store reserves for a notified waiter, or has granted to a waiter that does " +
 			"not know yet, " +
-			"is not free: as long as attempts are refused, Inspect returns a Holder with an owner",
+			"is not free: as long as attempts are refused, Inspect returns a Holder with an owner; no reader passes a writer " +
+			"that has its turn",
 		Needs: []Need{needsLinked},
 		run:   reservedKeyIsNotFree,
 	},
@@ -20,20 +21,34 @@ var reservedChecks = []Check{
 
 func reservedKeyIsNotFree(t *trial) {
 	modes := t.modes()
-	t.inChunks(len(modes), 2, func(i int) { t.reservedIsNotFree(modes[i]) })
+	t.inChunks(2*len(modes)-1, 2, func(i int) { t.reservedIsNotFree(modes[i/2], modes[i%len(modes)]) })
 }
 
-// reservedIsNotFree inspects a key that is reserved for a reader or a writer that cannot respond.
-func (t *trial) reservedIsNotFree(shared bool) {
-	const longest = time.Second // of polling; a reservation may expire sooner
+// reservedIsNotFree inspects a key that is reserved for a reader or a writer that cannot respond. held is the mode of
+// the lease before.
+func (t *trial) reservedIsNotFree(held, shared bool) {
+	const (
+		longest = time.Second // of polling; a reservation may expire sooner
+		least   = 100 * time.Millisecond
+	)
 	c, link := t.linked()
 	t.usable(c)
-	g := t.acquire(t.a, t.newKey(), t.long())
+	g := t.getterOf(held)(t.a, t.newKey(), t.long())
 	t.begin(t.ctx, c, backend.Request{Key: g.key, Owner: backend.NewOwner(), TTL: t.short(), Wait: true, Shared: shared})
 	t.confirmQueued(g.key, 1)
 	link.Hold(ToStore) // the waiter cannot respond, so only the end of the reservation changes the key
 	link.Hold(FromStore)
+	released := time.Now()
 	t.release(g)
+	if t.g.Shared && !shared {
+		r, _ := t.share(t.b, g.key, t.long())
+		if r != nil && r.after.Sub(released) < least {
+			t.breaks(9, "a shared request that does not wait passed a writer that has its turn, and does not know yet")
+		}
+		if r != nil {
+			t.release(r)
+		}
+	}
 	for end := time.Now().Add(longest); time.Now().Before(end); time.Sleep(tick) {
 		if !t.isReserved(g.key) {
 			return

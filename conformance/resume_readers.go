@@ -99,6 +99,7 @@ func (t *trial) resumesOneReader() {
 		t.notResumed(b, backend.Request{Key: key, Owner: ended.owner, TTL: t.long(), Shared: true},
 			"Resume of a reader that has released its lease")
 	}
+	t.release(t.read(t.b, key, t.long())) // a new reader may still enter
 	for _, g := range readers {
 		t.outlast(t.lastRefusal(g.after, t.short()))
 	}

@@ -28,7 +28,10 @@ var sharedCrowdChecks = []Check{
 
 func manyReaders(t *trial) {
 	n := min(300, 2*t.h.Many*3/5)
-	behind := min(100, 2*t.h.Many/5-1)
+	behind := min(200, 2*t.h.Many*2/5-1)
+	if bubbleName() != "" { // more readers take no longer
+		n = min(1100, 2*t.large*3/5)
+	}
 	readers := make([]*grant, n)
 	t.inTurns(n, func(i int) { readers[i] = t.read(t.client(i), t.key, t.long()) })
 	if h := t.inspect(t.key); h.Shared != n {

@@ -205,6 +205,7 @@ func cutSharedWaitersGetTurn(t *trial) {
 			t.release(g)
 		}
 		t.becomesFreeAfterOutage(t.b, key)
+		t.release(t.soonShared(t.a, key, "after waits whose connections broke"))
 	})
 }
 

@@ -51,6 +51,7 @@ var sharedOrderChecks = []Check{
 
 func noReaderPassesWaitingWriter(t *trial) {
 	clients := [][3]backend.Backend{{t.a, t.b, t.a}, {t.a, t.a, t.b}, {t.b, t.a, t.b}, {t.a, t.b, t.b}}
+	ends := t.endings()
 	t.inChunks(len(clients), 4, func(i int) {
 		key, c := t.newKey(), clients[i]
 		reader := t.read(c[0], key, t.long())
@@ -73,8 +74,8 @@ func noReaderPassesWaitingWriter(t *trial) {
 		for _, w := range late {
 			w.stillWaits(t, g, t.rule)
 		}
-		t.release(g)
-		for _, r := range t.readersEnter(late, t.handOff(), "after the release of the writer before them") {
+		ends[i%len(ends)](g)
+		for _, r := range t.readersEnter(late, t.g.Round(t.short())+t.handOff(), "after the end of the writer before them") {
 			t.release(r)
 		}
 		t.becomesFree(t.b, key, t.handOff(), "after the last release")
@@ -182,6 +183,7 @@ func readersIgnoreLaterWriter(t *trial) {
 		t.arrived(g.key, 6)
 		ends[i](g)
 		readers := t.readersEnter(waits, t.g.Round(t.short())+t.handOff(), "after the writer before them, with others behind")
+		t.noReaderEnters(g.key, "behind writers that came while another writer held the key")
 		for _, r := range readers {
 			for _, w := range append(later, last) {
 				w.stillWaits(t, r, t.rule)
@@ -371,6 +373,7 @@ func leavingWriterFreesReaders(t *trial) {
 				break
 			}
 			t.queueAtMostOf(key, 1+len(parked))
+			t.noReaderEnters(key, "behind one of two waiting writers, when the other has left")
 			for _, w := range parked {
 				w.stillWaits(t, reader, t.rule)
 			}

@@ -198,7 +198,7 @@ func mixedBatchRenewsEach(t *trial) {
 func readerLosesAlone(t *trial) {
 	t.inChunks(2, 5, func(i int) {
 		key := t.newKey()
-		long := t.read(t.client(i), key, t.long())
+		long := t.read(t.client(i), key, 2*t.long()) // for longer than any renewal
 		first := t.read(t.a, key, t.short())
 		second := t.read(t.a, key, t.g.Round(2*t.short()))
 		renewed := t.read(t.a, key, t.short())
@@ -269,6 +269,7 @@ func closeEndsOwnReaders(t *trial) {
 			t.fatalf("Lost of a reader is not closed when Close returns")
 		}
 	}
+	t.noReaderEnters(left.key, "behind a writer that waits for a reader whose client was closed")
 	t.refused(t.b, reader)
 	t.renew(reader, t.long())
 	t.release(busy)

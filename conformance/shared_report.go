@@ -142,6 +142,7 @@ func listReturnsSharedKeysOnce(t *trial) {
 	lister := t.lister()
 	prefix := t.newKey()
 	several, one, before := prefix+"/several", prefix+"/one", prefix+"/before"
+	t.read(t.b, several, t.short()) // it expires before dead does
 	readers := t.readers(several, 3, t.long())
 	single := t.read(t.b, one, t.long())
 	dead := t.read(t.a, before, t.short())

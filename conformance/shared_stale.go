@@ -33,8 +33,8 @@ var sharedStaleChecks = []Check{
 	},
 	{
 		Name: "StaleReaderSparesWriter",
-		Rule: "rule 5: Renew and Release by a shared lease that has expired are ErrLost and do not touch the writer or " +
-			"readers that came since",
+		Rule: "rule 5: Renew and Release by a reader that has expired are ErrLost and do not touch the writer or " +
+			"readers that came since; nor do those by a writer touch readers",
 		run: staleReaderSparesWriter,
 	},
 }
@@ -125,6 +125,10 @@ func (t *trial) breaksUnwaited(breaker backend.Breaker, request renewal, readers
 	t.readersKeepOut(others[1:], "after Break of one reader and the release of another")
 	t.release(others[1])
 	t.mustBeFree(t.a, readers[1].key, "after Break of one reader and the release of the others")
+	t.breaksReader(breaker, t.read(t.b, readers[1].key, t.long()))
+	next := t.acquire(t.a, readers[1].key, t.long())
+	t.readRefused(next)
+	t.release(next)
 }
 
 func (t *trial) breaksReader(breaker backend.Breaker, g *grant) {
@@ -221,9 +225,9 @@ func (t *trial) losesReleaseReply(c backend.Backend, link Link, waited bool) {
 }
 
 func staleReaderSparesWriter(t *trial) {
-	t.inChunks(4, 4, func(i int) {
+	t.inChunks(6, 4, func(i int) {
 		key := t.newKey()
-		stale := t.read(t.a, key, t.short())
+		stale := t.getterOf(i < 4)(t.a, key, t.short())
 		t.expire(stale)
 		client := t.client(i)
 		var holders []*grant
@@ -232,9 +236,10 @@ func staleReaderSparesWriter(t *trial) {
 		} else {
 			holders = append(holders, t.read(client, key, t.long()), t.read(t.b, key, t.long()))
 		}
+		t.tokenAbove(holders[0], stale, "after an expiry")
 		for range 2 {
 			for _, request := range t.staleRequests() {
-				t.isLost(request.renew(t.ctx, stale, 2*t.long()), request.what+" of an expired shared lease")
+				t.isLost(request.renew(t.ctx, stale, 2*t.long()), request.what+" of an expired lease"+inMode(stale.shared))
 			}
 			if i < 2 {
 				t.describes(holders[0], t.long())
@@ -242,13 +247,13 @@ func staleReaderSparesWriter(t *trial) {
 				t.readRefused(holders[0])
 				t.refusedFor(t.a, holders[0], t.short()/2)
 			} else {
-				t.readersKeepOut(holders, "after late requests of another reader")
+				t.readersKeepOut(holders, "after late requests of an expired lease")
 			}
 		}
 		for _, g := range holders {
 			t.release(g)
 		}
-		t.mustBeFree(t.b, key, "after late requests of a reader, and the release of all others")
+		t.mustBeFree(t.b, key, "after late requests of an expired lease, and the release of all others")
 	})
 }
 

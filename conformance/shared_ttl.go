@@ -121,6 +121,8 @@ func deadReaderEndsByOwnTTL(t *trial) {
 		}
 		t.outlast(last.Add(time.Millisecond))
 		t.readersKeepOut(others, when)
+		t.notBrokenAlike(dead, "that has expired beside others")
+		t.release(t.read(t.client(i), key, t.long())) // a new reader may still enter
 		for _, g := range others {
 			t.release(g)
 		}
@@ -209,7 +211,11 @@ func shortReaderSparesLong(t *trial) {
 
 func writerGetsKeyOfDeadReaders(t *trial) {
 	defer t.watchStore()()
-	t.inChunks(6, 4+newcomers, func(i int) {
+	t.inChunks(8, 4+newcomers, func(i int) {
+		if i >= 6 {
+			t.waiterComesLate(i == 6)
+			return
+		}
 		key, base := t.newKey(), t.awaited()
 		ttls := [][]time.Duration{{base}, {base, base * 3 / 2}, {base * 3 / 2, base}, {base, base * 5 / 4, base}}[i%4]
 		var last *grant
@@ -239,6 +245,20 @@ func writerGetsKeyOfDeadReaders(t *trial) {
 	})
 	preludes := t.preludes()
 	t.inChunks(2*len(preludes), 4, func(i int) { t.writerOutwaitsPrelude(preludes[i/2], i) })
+}
+
+// waiterComesLate makes a writer wait for a reader that dies, or a reader for a writer, when most of the TTL has passed.
+// The waiter must not wait for the whole TTL.
+func (t *trial) waiterComesLate(writes bool) {
+	const age, most = 2 * time.Second, time.Second
+	g := t.getterOf(writes)(t.a, t.newKey(), min(t.g.Round(age+t.awaited()), t.longest()))
+	time.Sleep(age)
+	w := t.begin(t.ctx, t.b, backend.Request{Key: g.key, Owner: backend.NewOwner(), TTL: t.long(), Wait: true,
+		Shared: !writes})
+	if late := t.lateness(g, w, g.after); late > most {
+		t.notInTime(t.rule, "a waiter that came late has the key of a dead holder%s %v later than it was free",
+			inMode(g.shared), late.Round(tick))
+	}
 }
 
 // hadTurn releases g, a lease of the key that w waits for, unless g is nil. It fails if w has not had the key before.

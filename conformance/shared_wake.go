@@ -52,6 +52,7 @@ func lastReaderWakesWriter(t *trial) {
 			t.refused(t.client(i+1), readers[0])
 			w.stillWaits(t, readers[0], t.rule)
 			t.renew(readers[0], t.long())
+			t.noReaderEnters(key, "behind a writer, when one of the readers before it has ended")
 		}
 		if i == 3 { // the last reader dies
 			t.renew(readers[0], t.short())
@@ -63,8 +64,20 @@ func lastReaderWakesWriter(t *trial) {
 			t.doubleGrant("a writer was granted the key %v before the last reader's deadline", early)
 		}
 		t.readRefused(g)
-		t.release(g)
-		t.becomesFree(t.client(i), key, t.handOff(), "after the writer's release")
+		switch i % 3 {
+		case 0:
+			t.release(g)
+		case 1:
+			t.breakOrRelease(t.b, g)
+		default:
+			t.renew(g, t.short())
+			g.ttl = t.short()
+			t.expire(g)
+		}
+		t.release(t.soonShared(t.client(i), key, "after the end of a writer that had waited"))
+		t.release(t.wait(t.client(i), key, t.long()).granted(t, t.handOff(), "after the release of the only reader"))
+		t.release(t.soonShared(t.client(i), key, "after the release of a writer that might have waited"))
+		t.becomesFree(t.client(i), key, t.handOff(), "after the last release")
 	})
 }
 

@@ -71,10 +71,12 @@ func strandedRequestChangesNothing(t *trial) {
 	const late = 3 * time.Second // after the request was made
 	requests := append(t.renewals(), renewal{"Release",
 		func(ctx context.Context, g *grant, _ time.Duration) error { return g.Release(ctx) }})
-	t.inChunks(2*len(requests), 2, func(i int) {
-		request, held := requests[i/2], i%2 == 1 // held: the next holder has the key when the request arrives
+	modes := t.modes()
+	t.inChunks(2*len(requests)*len(modes), 2, func(i int) {
+		// held: the next holder has the key when the request arrives
+		request, held, mode := requests[i/2%len(requests)], i%2 == 1, modes[i/2/len(requests)]
 		c, link := t.strandable()
-		g := t.acquire(c, t.newKey(), t.short())
+		g := t.getterOf(mode)(c, t.newKey(), t.short())
 		link.Hold(ToStore)
 		end := time.Now().Add(late)
 		ctx, cancel := context.WithDeadline(t.ctx, g.Deadline())

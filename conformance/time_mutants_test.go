@@ -91,7 +91,7 @@ func (c *client) asks(p *place, over <-chan struct{}) {
 	pause := time.Duration(0)
 	switch {
 	case c.is("waiter asks without pause"), c.is("waiters behind the first ask without pause") && p.before > 0:
-	case c.is("waiter asks every millisecond"):
+	case c.is("waiter asks every millisecond"), p.Shared && c.is(readerAsks):
 		pause = time.Millisecond
 	case c.is("cancelled waiter goes on asking"):
 		go func() {
@@ -145,7 +145,7 @@ func (c *client) asksUntil(over <-chan struct{}, pause time.Duration) {
 
 // asksAfter polls without pause while life is held, for at most 3 seconds, as a bug.
 func (c *client) asksAfter(life *kit.Life) {
-	if c.wire == nil || !c.is("holder asks after its lease without pause") {
+	if c.wire == nil || !c.is("holder asks after its lease without pause") && !c.readerStaysBusy(life) {
 		return
 	}
 	over := make(chan struct{})

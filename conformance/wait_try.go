@@ -29,9 +29,6 @@ func attemptDoesNotWait(t *trial) {
 		var late, usual time.Duration
 		for _, held := range t.modes() {
 			for _, shared := range t.modes() {
-				if held && shared {
-					continue // readers do not refuse each other
-				}
 				took, granted := t.refusalTime(held, shared, rounds)
 				if took > idle+factor*granted && took > late {
 					late, usual = took, granted
@@ -49,13 +46,18 @@ func attemptDoesNotWait(t *trial) {
 }
 
 // refusalTime returns how long the refusal of an attempt takes, shared or not, and the grant of a free key, as medians.
-// held is the mode of the lease that holds the key.
+// held is the mode of the lease that holds the key. A reader is refused beside a reader because a writer waits.
 func (t *trial) refusalTime(held, shared bool, rounds int) (refused, granted time.Duration) {
 	get := t.acquire
 	if held {
 		get = t.read
 	}
 	g := get(t.a, t.newKey(), t.long())
+	var w *waiting
+	if held && shared {
+		w = t.wait(t.b, g.key, t.long())
+		t.arrived(g.key, 1)
+	}
 	var refusals, grants []time.Duration
 	for i := range rounds {
 		free := t.acquire(t.client(i), t.newKey(), t.long())
@@ -66,12 +68,17 @@ func (t *trial) refusalTime(held, shared bool, rounds int) (refused, granted tim
 		other, err := t.request(t.ctx, t.client(i), r)
 		refusals = append(refusals, time.Since(begun))
 		switch {
+		case other != nil && held && shared:
+			t.breaks(9, "a shared attempt was granted the key, which a writer waits for")
 		case other != nil:
 			t.doubleGrant("a second owner was granted the key%s", inMode(shared))
 		case !t.heldOrNil(err):
 			t.lateOnTimeout(err, begun)
 			t.breaksText(refuseRule, "Acquire of a held key: %v, want ErrHeld", err)
 		}
+	}
+	if w != nil {
+		w.cancelAndFail(t)
 	}
 	t.release(g)
 	slices.Sort(refusals)
