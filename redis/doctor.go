@@ -44,6 +44,15 @@ var rules = []kit.Rule[masterReading]{
 		return kit.When(r.Info["aof_enabled"] == "0" && known && save == "", "appendonly is no and save is empty")
 	},
 		Why: "a restart forgets all locks, so second owners can get in", Set: "appendonly yes"},
+	{Severity: backend.Info, Code: "lossy-persistence", Found: func(r masterReading) string {
+		fsync := r.Config["appendfsync"]
+		return kit.When(len(r.Config) > 0 && !endpoint.KeepsWrites(r.Config) &&
+			(r.Info["aof_enabled"] == "1" || r.Config["save"] != ""),
+			"appendonly is %s, appendfsync %s, no-appendfsync-on-rewrite %s", r.Config["appendonly"], fsync,
+			r.Config["no-appendfsync-on-rewrite"])
+	},
+		Why: "a crash forgets the latest locks: those of the last second, or since the last snapshot",
+		Set: "appendonly yes, appendfsync always, no-appendfsync-on-rewrite no, where that matters"},
 	{Severity: backend.Warning, Code: "min-replicas-unset", Found: func(r masterReading) string {
 		_, set := r.Info["min_slaves_good_slaves"] // only if min-replicas-to-write is set
 		return kit.When(!set && !r.ignoresMinReplicas() && r.Number("connected_slaves") > 0,

@@ -36,6 +36,11 @@ func TestDoctorEviction(t *testing.T) {
 	storetest.Finds(t, b, "eviction-policy", "evicted-keys", "memory-nearly-full", "no-persistence")
 }
 
+func TestDoctorSnapshotsOnly(t *testing.T) {
+	t.Parallel()
+	storetest.Finds(t, opened(t, "redis://"+servers.Redis(t, "--save", "3600 1").Addr), "lossy-persistence")
+}
+
 func TestDoctorReplicas(t *testing.T) {
 	t.Parallel()
 	s := servers.Redis(t)

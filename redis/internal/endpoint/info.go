@@ -3,6 +3,7 @@ package endpoint
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,7 +16,7 @@ import (
 	"github.com/anylock/lock/redis/internal/exchange"
 )
 
-// A Reading is the state that a server reports: INFO, and the setting save if CONFIG is permitted.
+// A Reading is the state that a server reports: INFO, and CONFIG if permitted.
 type Reading struct {
 	Info, Config map[string]string // Config is empty if CONFIG is not permitted
 
@@ -52,7 +53,7 @@ var ServerRules = []kit.Rule[Reading]{
 // Read inspects a server. Its findings are the commands that the server refused, a wrong clock, and those of
 // ServerRules.
 func Read(ctx context.Context, where string, c redis.Cmdable) (r Reading, list []backend.Finding, err error) {
-	r = Reading{Info: make(map[string]string)}
+	r = Reading{Info: make(map[string]string), Config: make(map[string]string)}
 	refused := func(what string, err error) error {
 		if exchange.IsReply(err) {
 			list, err = append(list, kit.Unseen(where, what, err)), nil
@@ -64,9 +65,12 @@ func Read(ctx context.Context, where string, c redis.Cmdable) (r Reading, list [
 		return r, nil, err
 	}
 	r.Info = ParseInfo(text)
-	r.Config, err = c.ConfigGet(ctx, "save").Result()
-	if err = refused("CONFIG GET save", err); err != nil {
-		return r, nil, err
+	for _, pattern := range []string{"save", "*append*"} {
+		some, err := c.ConfigGet(ctx, pattern).Result()
+		if err = refused("CONFIG GET "+pattern, err); err != nil {
+			return r, nil, err
+		}
+		maps.Copy(r.Config, some)
 	}
 	r.Sent = time.Now()
 	r.Clock, err = c.Time(ctx).Result()
