@@ -27,18 +27,17 @@ type attempt struct {
 	notified   bool          // the inbox has notified the attempt since the last refusal
 	granted    bool          // Leases cleans up if Grant fails
 
-	// endSubscription ends the subscription that existed before the last refused request; nil if there was none. It does
-	// not end a newer one, which would have lost no notification.
-	endSubscription context.CancelFunc
+	// subscription is that from before the last refused request. A newer one would have lost no notification.
+	subscription subscription
 }
 
 // try requests the key once. It queues the attempt if the attempt is registered with the inbox.
 func (a *attempt) try(ctx context.Context) (backend.Lease, error) {
 	// An uncontended acquire does not subscribe, so the first request queues only if the subscription exists already. A
 	// waiter registers before it queues, because the notification may arrive before the reply.
-	var endSubscription context.CancelFunc
+	var now subscription
 	if a.r.Wait {
-		if endSubscription = a.b.inbox.subscription(); endSubscription != nil {
+		if now = a.b.inbox.current(); now.end != nil {
 			a.register()
 		}
 	}
@@ -54,12 +53,12 @@ func (a *attempt) try(ctx context.Context) (backend.Lease, error) {
 	case reply.token > 0:
 		return a.grant(ctx, reply.token)
 	}
-	if a.endSubscription != nil && reply.added && !a.notified && len(a.waiter) == 0 {
+	if reply.added && !a.notified && len(a.waiter) == 0 {
 		// The reservation has expired without a notification. The connection of the subscription may be dead, although
-		// nothing has closed it, so the inbox subscribes again.
-		a.endSubscription()
+		// nothing has closed it. If messages still arrive, this one was lost elsewhere: its publisher may lack the right.
+		a.b.inbox.endIfSilent(a.subscription)
 	}
-	a.queued, a.notified, a.endSubscription = a.waiter != nil, false, endSubscription
+	a.queued, a.notified, a.subscription = a.waiter != nil, false, now
 	a.recheck = recheckAfter(reply.holder.TTL)
 	return nil, &backend.HeldError{Holder: reply.holder}
 }

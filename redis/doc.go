@@ -79,8 +79,9 @@
 //     background. With MinReplicas, keys that have moved cannot be renewed before the whole slot has moved.
 //   - Opening, by URL or by [New], makes the server run every command of the scripts. If the server lacks or forbids
 //     any of them, opening fails with ErrUnsupported, which names them.
-//   - Opening by URL makes go-redis log its reconnects to the Locker's logger. With [New], go-redis logs them to
-//     standard error unless redis.SetLogger sets another logger.
+//   - Each opening by URL makes go-redis log its reconnects to the Locker's logger, in place of any logger that
+//     redis.SetLogger has set. With [New], go-redis logs them to standard error unless redis.SetLogger sets another
+//     logger.
 //
 // In a Cluster, notifications use ordinary PUBLISH, which the cluster bus sends to every node, and not SPUBLISH.
 // Sharded channels would need a subscription on every node for every slot with waiters, and would have to follow slots

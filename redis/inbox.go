@@ -31,6 +31,7 @@ type inbox struct {
 	end     context.CancelFunc // ends the subscription; nil while the server has not confirmed one
 	err     error              // why there is no subscription, if an attempt has failed
 	changed chan struct{}      // closed at every change of end or err
+	heard   uint64             // number of messages received
 }
 
 const inboxLen = 32
@@ -76,15 +77,29 @@ func (in *inbox) remove(owner string, w waiter) {
 func (in *inbox) notify(owner string) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
+	in.heard++
 	in.waiters[owner].notify() // nil if the attempt has ended: then it removes its queue entry
 }
 
-// subscription returns a function that ends the current subscription, so that the inbox subscribes again. The function
-// does nothing once that subscription has ended. It is nil while the server has not confirmed a subscription.
-func (in *inbox) subscription() (end context.CancelFunc) {
+// A subscription is the inbox's subscription, as it was at some time.
+type subscription struct {
+	end   context.CancelFunc // nil while the server has not confirmed one
+	heard uint64             // number of messages that the inbox had received
+}
+
+// current returns the current subscription.
+func (in *inbox) current() subscription {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	return in.end
+	return subscription{in.end, in.heard}
+}
+
+// endIfSilent ends s, so that the inbox subscribes again, unless a message has arrived since. If s has ended already,
+// it does nothing.
+func (in *inbox) endIfSilent(s subscription) {
+	if s.end != nil && in.current().heard == s.heard {
+		s.end()
+	}
 }
 
 // awaitSubscription starts the subscription if necessary, and waits until the server has confirmed it. It fails if the

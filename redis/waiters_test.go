@@ -243,12 +243,14 @@ func TestWaiterEndsOnlyItsSubscription(t *testing.T) {
 		t.Fatalf("%v, queued %v", err, a.queued)
 	}
 	before := state()
-	b.inbox.subscription()()
+	b.inbox.current().end()
 	until(t, soon, "there is a new subscription", func() bool { return state() != before && b.inbox.ready() })
 	<-a.waiter // the new subscription wakes all waiters
 	staysWhen("a new subscription")
 	a.waiter.notify()
 	staysWhen("a notified waiter")
+	b.inbox.notify("another waiter")
+	staysWhen("a message to another waiter")
 	before = state()
 	missTurn()
 	until(t, soon, "the subscription that lost the notification is replaced", func() bool { return state() != before })

@@ -1,8 +1,10 @@
 package driver
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"net/url"
 	"slices"
 	"strconv"
@@ -26,7 +28,7 @@ type Param struct {
 	Name string
 	Help string // one line for people, with the default
 	Type ParamType
-	// Min and Max bound a Number.
+	// Min and Max bound a Number. If Max is 0, there is no upper bound.
 	Min, Max int64
 	// Many allows a URL to have the parameter several times.
 	Many bool
@@ -78,8 +80,8 @@ func (p Param) check(value string) (wrong string) {
 			return "is not a positive duration, as in 10s"
 		}
 	case Number:
-		if n, err := strconv.ParseInt(value, 10, 64); err != nil || n < p.Min || n > p.Max {
-			return fmt.Sprintf("is not a number from %d to %d", p.Min, p.Max)
+		if n, err := strconv.ParseInt(value, 10, 64); err != nil || n < p.Min || n > cmp.Or(p.Max, math.MaxInt64) {
+			return fmt.Sprintf("is not a number from %d to %d", p.Min, cmp.Or(p.Max, math.MaxInt64))
 		}
 	case Bool:
 		if value != "true" && value != "false" {
