@@ -245,6 +245,7 @@ func writerOutwaitsStream(t *trial) {
 		defer stop()
 		for n := range 4 {
 			time.Sleep(4 * held)
+			t.queueAtMost(0) // readers may still wait behind the writer before, on a slow machine
 			w := t.wait(t.client(n/2), t.key, t.long())
 			w.inStream(t)
 			queued := time.Now()
@@ -333,14 +334,14 @@ func leavingWriterFreesReaders(t *trial) {
 	for what := range leave {
 		ways = append(ways, what)
 	}
-	t.inChunks(3*len(ways), 8, func(i int) {
-		what, key := ways[i/3], t.newKey()
+	t.inChunks(4*len(ways), 8, func(i int) {
+		what, key := ways[i/4], t.newKey()
 		readers := t.readers(key, 1+i%2, t.long())
 		reader, queued := readers[0], 1
 		leaves := leave[what](key, t.client(i+1))
 		t.arrived(key, queued)
 		var second *waiting
-		switch i % 3 {
+		switch i % 4 {
 		case 1: // another writer and a reader have left before
 			gone := []*waiting{t.waitToRead(t.b, key, t.long()), t.wait(t.a, key, t.long())}
 			t.arrived(key, 3)
@@ -348,7 +349,7 @@ func leavingWriterFreesReaders(t *trial) {
 				w.cancelAndFail(t)
 			}
 			t.queueAtMostOf(key, queued)
-		case 2: // another writer stays for a while
+		case 2, 3: // another writer stays for a while, or leaves first
 			second = t.wait(t.a, key, t.long())
 			queued++
 			t.arrived(key, queued)
@@ -365,7 +366,7 @@ func leavingWriterFreesReaders(t *trial) {
 		if second != nil {
 			leaveInTurn = append(leaveInTurn, func() { second.cancelAndFail(t) })
 		}
-		if i/3 == 1 { // the second leaves first
+		if i%4 == 3 {
 			slices.Reverse(leaveInTurn)
 		}
 		for n, leaves := range leaveInTurn {
