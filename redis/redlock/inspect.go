@@ -16,18 +16,23 @@ import (
 // not agree on it, which they may not until the lease is renewed.
 func (r *Backend) Inspect(ctx context.Context, key string) (backend.Holder, error) {
 	return kit.Call(ctx, r.leases, backend.ValidateKey(key), func(ctx context.Context) (backend.Holder, error) {
-		h, _, err := r.holder(ctx, key)
+		h, _, err := r.holder(ctx, key, true)
 		h.Owner = ownerOf(h.Owner)
 		return h, err
 	})
 }
 
 // holder returns the holder of a key, with the claim's id as its Owner, and the highest number of the requests that
-// nodes have had from it. Once a quorum has replied, it waits up to 250 ms for the other nodes.
-func (r *Backend) holder(ctx context.Context, key string) (h backend.Holder, number uint64, err error) {
+// nodes have had from it. If ttl is true, it waits longer for nodes that decide how long the lease lasts.
+func (r *Backend) holder(ctx context.Context, key string, ttl bool) (h backend.Holder, number uint64, err error) {
 	answers, numbers := make([]backend.Holder, len(r.nodes)), make([]uint64, len(r.nodes))
 	t := r.newTally()
-	r.runRound(ctx, t, r.windowFor(minTTL), func(i int, deliver deliverFunc) {
+	// The missing replies cannot change the result.
+	t.mayEnd = func() bool {
+		h, named := t.holder(answers)
+		return t.won() && (!h.Held() || named >= t.quorum && (h.TTL > 0 || !ttl) && h.Token > 0)
+	}
+	r.runRound(ctx, t, r.windowFor(time.Minute), func(i int, deliver deliverFunc) {
 		r.nodes[i].post(inspectScript.Request([]string{r.naming.lock(key)}), func(v any, err error) {
 			f := exchange.ReadFields(v)
 			h, number := readHolder(f), uint64(f.Number())

@@ -64,7 +64,7 @@ func (r *Backend) Break(ctx context.Context, key, owner string) error {
 }
 
 func (r *Backend) breakLease(ctx context.Context, key, owner string) error {
-	h, _, err := r.holder(ctx, key)
+	h, _, err := r.holder(ctx, key, false)
 	switch {
 	case err != nil:
 		return err

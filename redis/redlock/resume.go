@@ -39,7 +39,7 @@ func (r *Backend) resume(ctx context.Context, q backend.Request) (*kit.Life, err
 // heldClaim returns the claim of the lease that q's owner holds. Until the lease has been renewed, the claim removes
 // nothing from any node.
 func (r *Backend) heldClaim(ctx context.Context, q backend.Request) (*claim, error) {
-	h, number, err := r.holder(ctx, q.Key)
+	h, number, err := r.holder(ctx, q.Key, false)
 	switch {
 	case err != nil:
 		return nil, err
