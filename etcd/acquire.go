@@ -58,22 +58,25 @@ const leaseLosses = 100
 
 var errLeasesLost = errors.New("leases end as soon as they are granted")
 
-// try makes one transaction, which writes the owner's key if no rival has a key, and otherwise reads the queue. Waiting
-// rivals count, too, so try never overtakes a waiter.
+// try makes one transaction, which writes the owner's key if no rival has a key. Waiting rivals count, too, so try
+// never overtakes a waiter.
 func (a *attempt) try(ctx context.Context) (backend.Lease, error) {
-	l, busy, err := a.putIfFree(ctx, a.ttl, func() []clientv3.Op { return queueReads(a.prefix) })
+	l, busy, err := a.putIfFree(ctx, a.ttl, func() []clientv3.Op {
+		first := allKeys(a.prefix).get(clientv3.SortAscend, clientv3.WithLimit(1))
+		if a.r.Shared { // the first key may belong to another shared lease
+			return []clientv3.Op{first, clientv3.OpGet(a.contender.key)}
+		}
+		return []clientv3.Op{first}
+	})
 	if busy == nil {
 		return l, err
 	}
-	q := queueOf(busy)
-	// An earlier request, which got no reply, may have written the owner's key when no rival had one.
-	if own := q.heldBy(a.r.Owner); own != nil && string(own.Key) == a.contender.key {
-		return a.grant(ctx, own.CreateRevision, own.ModRevision, own.Lease)
+	own := keysRead(busy, len(busy.Responses)-1)
+	// An earlier request, which got no reply, wrote the owner's key when no rival had one.
+	if len(own) > 0 && string(own[0].Key) == a.contender.key && string(own[0].Value) == a.r.Owner {
+		return a.grant(ctx, own[0].CreateRevision, own[0].ModRevision, own[0].Lease)
 	}
-	if len(q.holders) == 0 { // a key under the prefix is not of this package
-		return nil, backend.ErrHeld
-	}
-	return nil, &backend.HeldError{Holder: q.holder()}
+	return nil, a.b.refusal(ctx, a.r.Key, busy.Responses[0].GetResponseRange())
 }
 
 // keysRead returns the keys that operation i of a transaction has read.

@@ -55,8 +55,9 @@
 //     release in the order of their tokens, and once per holder if they release in the opposite order.
 //   - If an exclusive waiter gives up, the shared requests behind it are granted at once. If its process dies, they are
 //     granted when its place expires: see Failure modes.
-//   - If shared leases hold the key, the HeldError names the first of them, without a TTL. Inspect reads the TTL of each
-//     shared lease in a separate request, and returns the owner whose lease ends last.
+//   - If shared leases hold the key, a refused request makes one more request, which counts the leases for the
+//     HeldError. The error names the first of them, without a TTL. Inspect reads the TTL of each shared lease in a
+//     separate request, and returns the owner whose lease ends last.
 //   - Tokens are revisions, so no two are equal.
 //
 // # Failure modes

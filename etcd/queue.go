@@ -20,25 +20,15 @@ type queue struct {
 	waiters int
 }
 
-// queueReads returns the operations that read the queue of the contenders under prefix.
-func queueReads(prefix string) []clientv3.Op {
-	return []clientv3.Op{
-		exclusiveKeys(prefix).get(clientv3.SortAscend, clientv3.WithLimit(1)),
-		sharedKeys(prefix).get(clientv3.SortAscend),
-	}
-}
-
 // readQueue reads the queue of a key in one request.
-func (b *Backend) readQueue(ctx context.Context, key string) (queue, error) {
-	resp, err := b.readAt(ctx, 0, queueReads(b.options.prefix(key))...)
+func (b *Backend) readQueue(ctx context.Context, key string) (q queue, err error) {
+	prefix := b.options.prefix(key)
+	resp, err := b.readAt(ctx, 0,
+		exclusiveKeys(prefix).get(clientv3.SortAscend, clientv3.WithLimit(1)),
+		sharedKeys(prefix).get(clientv3.SortAscend))
 	if err != nil {
-		return queue{}, err
+		return q, err
 	}
-	return queueOf(resp), nil
-}
-
-// queueOf returns the queue from the reply to queueReads.
-func queueOf(resp *clientv3.TxnResponse) (q queue) {
 	exclusive, shared := resp.Responses[0].GetResponseRange(), resp.Responses[1].GetResponseRange()
 	q.holders = shared.Kvs
 	if len(exclusive.Kvs) > 0 {
@@ -51,7 +41,7 @@ func queueOf(resp *clientv3.TxnResponse) (q queue) {
 		}
 	}
 	q.waiters = int(exclusive.Count+shared.Count) - len(q.holders)
-	return q
+	return q, nil
 }
 
 // heldBy returns the key that owner holds, or nil if owner is not a holder.
@@ -72,6 +62,21 @@ func (q queue) holder() backend.Holder {
 		h.Shared = len(q.holders)
 	}
 	return h
+}
+
+// refusal returns the error of a request that does not get the key. first is the result of reading the first
+// contender of either mode. If that contender is shared, refusal makes another request to count the holders.
+func (b *Backend) refusal(ctx context.Context, key string, first *pb.RangeResponse) error {
+	if len(first.Kvs) == 0 {
+		return backend.ErrHeld // impossible: the key is not free
+	}
+	q := queue{holders: first.Kvs, waiters: int(first.Count) - 1}
+	if isShared(first.Kvs[0].Key) {
+		if now, err := b.readQueue(ctx, key); err == nil && len(now.holders) > 0 {
+			q = now
+		}
+	}
+	return &backend.HeldError{Holder: q.holder()}
 }
 
 // ttlsAtOnce is how many leases Inspect reads at the same time.
