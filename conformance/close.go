@@ -115,7 +115,7 @@ func closeEndsWaiting(t *trial) {
 			next, waits = t.next(waits, t.handOff(), "after release, before or behind waiters of a closed client")
 			t.release(next)
 		}
-		if !other.released.Load() {
+		if !other.ended.Load() {
 			t.release(other)
 		}
 	}

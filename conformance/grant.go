@@ -20,12 +20,12 @@ type grant struct {
 	before     time.Time     // taken before Acquire was called
 	after      time.Time     // taken after it returned
 	shared     bool
-	released   atomic.Bool // Release was called; its request may be under way
+	ended      atomic.Bool // Release or Break was called; its request may be under way
 }
 
 // Release implements backend.Lease.
 func (g *grant) Release(ctx context.Context) error {
-	g.released.Store(true)
+	g.ended.Store(true)
 	return g.Lease.Release(ctx)
 }
 

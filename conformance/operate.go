@@ -224,6 +224,7 @@ func breakSparesNext(t *trial) {
 // breaksLease ends g by Break, and requires a reply from the store. A client that retried its request may find the work
 // done.
 func (t *trial) breaksLease(breaker backend.Breaker, g *grant) error {
+	g.ended.Store(true)
 	begun := time.Now()
 	err := breaker.Break(t.ctx, g.key, g.owner)
 	t.lateOnTimeout(err, begun)

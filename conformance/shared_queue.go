@@ -202,7 +202,6 @@ func (q *mixedQueue) breakOne(i int) {
 	}
 	g := q.holders[i]
 	q.did("the lease of a %s was broken", mode(g.shared))
-	g.released.Store(true) // it may look live to its client
 	q.mustBreak(breaker, g)
 	q.ended(i)
 }
@@ -216,7 +215,7 @@ func (q *mixedQueue) renewOne(i int) {
 		q.renewBy(g, q.long(), func() error { return ways[n].renew(q.ctx, g, q.long()) })
 	} else if resumes && q.g.MaxLeases == 0 { // with a limit, the lease may count for both clients
 		q.did("the lease of a %s was resumed", mode(g.shared))
-		g.released.Store(true) // for its first client
+		g.ended.Store(true) // for its first client
 		q.holders[i] = q.resume(q.other(g.client), g, q.long())
 	}
 	q.awaitHolders()

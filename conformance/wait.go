@@ -335,7 +335,7 @@ func (t *trial) holderBefore(w *waiting) *grant {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, g := range slices.Backward(t.grants) {
-		if g != w.grant && g.key == w.key && g.after.Before(w.grant.after) && !g.released.Load() && !g.gone() {
+		if g != w.grant && g.key == w.key && g.after.Before(w.grant.after) && !g.ended.Load() && !g.gone() {
 			return g
 		}
 	}
