@@ -60,6 +60,9 @@ func faultyHolderKeepsQueue(t *trial) {
 		next := first.granted(t, bound, "after a release by a holder whose connection broke")
 		time.Sleep(lateBy) // the client may repeat its release
 		for _, w := range l.waits[1:] {
+			if w.ended() && w.err == nil && w.grant.after.Before(next.after) { // the first may have stood still
+				t.notInTime(t.rule, "a waiter had its turn before the first%s", l.after)
+			}
 			w.stillWaits(t, next, t.rule)
 		}
 		t.release(next)
