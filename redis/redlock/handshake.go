@@ -17,6 +17,10 @@ import (
 // birthNew is the birth record that an operator, or Bootstrap, writes to a node that has forgotten no lease.
 const birthNew = "new"
 
+// errCopied means that the node has the record of another node. Another handshake is needed, in which the node gets its
+// own record.
+var errCopied = errors.New("its data was copied from another node")
+
 // A handshake is the state of a node that the client learns before the node may vote. The zero handshake means that
 // there was none.
 type handshake struct {
@@ -36,8 +40,10 @@ func (r *Backend) handshake(n *node, limit time.Duration, since time.Time) error
 		return found.unfit
 	}
 	begun := time.Now()
-	ctx := exchange.DeadlineContext{Context: context.Background(), End: begun.Add(limit)}
-	found, err := r.requestHandshake(ctx, n, false)
+	found, err := r.requestHandshake(exchange.DeadlineContext{Context: context.Background(), End: begun.Add(limit)}, n)
+	if err != nil && kit.IsContextError(err) {
+		err = exchange.NoAnswer(time.Since(begun), err)
+	}
 	r.comparing.Lock() // of two concurrent handshakes, the second is compared with the first
 	defer r.comparing.Unlock()
 	for _, o := range r.nodes {
@@ -45,12 +51,9 @@ func (r *Backend) handshake(n *node, limit time.Duration, since time.Time) error
 		case o == n || other.id == "":
 		case other.run == found.run:
 			found = handshake{run: found.run, unfit: fmt.Errorf("%s and %s are one server", o.name, n.name)}
-		case other.id == found.id: // n's data was copied from o, or o's from n: now n gets a record of its own
-			found, err = r.requestHandshake(ctx, n, true)
+		case other.id == found.id:
+			err = errCopied
 		}
-	}
-	if err != nil && kit.IsContextError(err) {
-		err = exchange.NoAnswer(time.Since(begun), err)
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -62,8 +65,7 @@ func (r *Backend) handshake(n *node, limit time.Duration, since time.Time) error
 	return found.unfit
 }
 
-// requestHandshake makes the requests of a handshake. copied means that another node has the same id.
-func (r *Backend) requestHandshake(ctx context.Context, n *node, copied bool) (handshake, error) {
+func (r *Backend) requestHandshake(ctx context.Context, n *node) (handshake, error) {
 	pipe := n.client.Pipeline()
 	text := pipe.Info(ctx)
 	// One pattern for appendonly, appendfsync and no-appendfsync-on-rewrite. CONFIG may be forbidden.
@@ -83,9 +85,14 @@ func (r *Backend) requestHandshake(ctx context.Context, n *node, copied bool) (h
 	} else if err != nil {
 		return handshake{}, err
 	}
-	q := handshakeScript.Request([]string{r.naming.birth()}, run, r.options.MaxTTL.Milliseconds(), newID(),
-		endpoint.KeepsWrites(config.Val()), copied)
-	reply := exchange.Send(ctx, n.client, []exchange.Request{q})[0]
+	args := []any{run, r.options.MaxTTL.Milliseconds(), newID(), endpoint.KeepsWrites(config.Val())}
+	for _, other := range r.nodes {
+		if found := other.lastHandshake(); other != n && found.id != "" {
+			args = append(args, found.id)
+		}
+	}
+	reply := exchange.Send(ctx, n.client,
+		[]exchange.Request{handshakeScript.Request([]string{r.naming.birth()}, args...)})[0]
 	if reply.Err != nil {
 		return handshake{}, reply.Err
 	}
@@ -132,7 +139,7 @@ func (r *Backend) handshakeAll(ctx context.Context) error {
 		r.onGoroutines(func(i int) (func(), error) {
 			n := r.nodes[i]
 			err := r.handshake(n, endpoint.OpenTimeout, begun)
-			for isTimeout(err) && time.Since(begun) < endpoint.OpenTimeout-r.options.Timeout {
+			for (isTimeout(err) || errors.Is(err, errCopied)) && time.Since(begun) < endpoint.OpenTimeout-r.options.Timeout {
 				err = r.handshake(n, endpoint.OpenTimeout-time.Since(begun), begun)
 			}
 			return nil, err

@@ -2,15 +2,15 @@
 -- reaches the node, and after each restart of the node's server.
 --
 -- KEYS: birth. ARGV: run_id that the client has read, longest TTL in ms, a new id, 1 if the server keeps every write
--- across a restart (appendfsync always), 1 if the client knows another node with the id of this one.
+-- across a restart (appendfsync always), then the ids of the other nodes.
 -- Returns {record, its parts born, longest TTL and id, when the node votes from in ms by its clock, ms until then}, or
 -- {} if the server has been restarted since the client read its run_id.
 --
 -- If there is no record, the node is new or has lost its data. It votes when every lease that it may have forgotten has
 -- ended. With the record "new", an operator declares that there are no such leases. If another process has written the
 -- record, the server was restarted. If it keeps every write, it has forgotten nothing. Otherwise it may have forgotten
--- everything from before its start. If another node has the same id, the data of one of them was copied. If the record
--- is later than the clock, the clock was set back. Then the record starts now: that is late enough.
+-- everything from before its start. If the record is another node's, that node's data was copied here. If the record is
+-- later than the clock, the clock was set back. Then the record starts now: that is late enough.
 
 -- probation returns how long a node must have known every lease before it votes: the longest TTL, as a node keeps it,
 -- by a clock that may be 1 % fast.
@@ -28,10 +28,14 @@ if value == 'new' then
   born, max, id = 0, ARGV[2], ARGV[3]
 elseif not born then
   born, max, id = now, ARGV[2], ARGV[3]
-elseif ARGV[5] == '1' then
-  born, id = now, ARGV[3]
-elseif writer ~= run and ARGV[4] ~= '1' then
-  born = math.max(now - uptime, tonumber(born))
+else
+  local copied = false
+  for i = 5, #ARGV do copied = copied or ARGV[i] == id end
+  if copied then
+    born, id = now, ARGV[3]
+  elseif writer ~= run and ARGV[4] ~= '1' then
+    born = math.max(now - uptime, tonumber(born))
+  end
 end
 born = math.min(tonumber(born), now)
 local record = whole(born) .. ':' .. max .. ':' .. id .. ':' .. run

@@ -14,7 +14,7 @@ func script(digest, name string) exchange.Script {
 }
 
 var (
-	handshakeScript = script("150b0d40e8589d1f03b571ea7cc51c40a1459be8", "handshake")
+	handshakeScript = script("4f95b7f63966986ec75790ecdbf71aae8c3ce812", "handshake")
 	acquireScript   = script("1bf45a246862917f78b8f4b2ecf5937de46d7a0a", "acquire")
 	renewScript     = script("1adc5e20c68b26736285266eb6d3f09197740c42", "renew")
 	repairScript    = script("294b4c08d47f40839454eadf8c0f06794a654de2", "repair")
