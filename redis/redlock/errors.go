@@ -26,9 +26,11 @@ type noQuorumError struct {
 func (r *Backend) noQuorum(errs []error) error {
 	e := &noQuorumError{nodes: r.nodes, quorum: len(r.nodes)/2 + 1, errs: errs}
 	for i, n := range r.nodes {
-		why := n.notReady() // the round may have ended before the node could repeat this
-		if why != nil && (errors.Is(errs[i], exchange.ErrNoAnswer) || errors.Is(errs[i], errNeedsHandshake)) {
-			errs[i] = why
+		barred := n.notReady()
+		// The round may have ended before this node could repeat that it has no vote.
+		early := errors.Is(errs[i], exchange.ErrNoAnswer) && errors.As(barred, new(*noVoteError))
+		if early || barred != nil && errors.Is(errs[i], errNeedsHandshake) {
+			errs[i] = barred
 		}
 	}
 	return e
