@@ -45,6 +45,7 @@ type part struct {
 	wrote      uint64    // number of the last request that may have written it
 	unsure     bool      // a request that got no reply may still write the key
 	absent     time.Time // since when the node has had no key, by its replies to removals after that request
+	removed    time.Time // when the node last replied to a removal
 }
 
 func (r *Backend) newClaim(q backend.Request, ttl time.Duration) *claim {
@@ -186,9 +187,10 @@ func (c *claim) remove(r *Backend, i int, number uint64, urgent bool, done func(
 // noteRemoval records that the node has replied to a removal that was sent at sent, and whether there was a key. It
 // reports whether requests without a reply can no longer write the key: they may still arrive for lateArrival.
 func (p *part) noteRemoval(sent time.Time, removed bool) bool {
+	p.removed = time.Now()
 	switch {
 	case p.unsure && (removed || p.absent.IsZero()):
-		p.absent = time.Now()
+		p.absent = p.removed
 	case sent.Sub(p.absent) >= lateArrival:
 		p.unsure = false
 	}

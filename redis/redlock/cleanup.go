@@ -14,9 +14,10 @@ import (
 // expired. Each node has one goroutine for all of its cleanups.
 
 const (
-	cleanupPause = 50 * time.Millisecond // between removals from a node that replies
-	silentPause  = time.Second           // between removals from an unresponsive node
-	cleanupBatch = 256                   // the most at a time, so that votes and renewals can run in between
+	cleanupFirst = 20 * time.Millisecond  // the first pause between attempts; it doubles
+	cleanupMost  = time.Second            // the longest pause
+	cleanupGap   = 200 * time.Millisecond // the least time between two removals of a key
+	cleanupBatch = 256                    // the most at a time, so that votes and renewals can run in between
 	// lateArrival is how long a request without a reply may still take to reach a node, whose thread or whose virtual
 	// machine can stall for hundreds of milliseconds. Package kit allows as much.
 	lateArrival = time.Second
@@ -46,16 +47,19 @@ func (n *node) cancelCleanup(c *claim, number uint64) {
 // runCleanups runs the cleanups of node i until there are none, or the Backend is closed.
 func (r *Backend) runCleanups(i int) {
 	n := r.nodes[i]
-	for pause := cleanupPause; ; {
-		last := kit.Sleep(r.leases.Closing(), pause) != nil // then one more try
+	pause := cleanupFirst
+	for last := false; ; {
+		last = kit.Sleep(r.leases.Closing(), pause) != nil // then one more try
 		var removals sync.WaitGroup
 		for c, number := range n.dueCleanups(i) {
 			removals.Add(1)
 			c.remove(r, i, number, true, func(bool, error) { removals.Done() })
 		}
 		removals.Wait()
-		if pause = cleanupPause; n.isUnresponsive() {
-			pause = silentPause
+		if n.isUnresponsive() {
+			pause = min(2*pause, cleanupMost)
+		} else {
+			pause = max(cleanupFirst, min(pause, cleanupGap/4))
 		}
 		n.mu.Lock()
 		n.cleaning = len(n.cleanups) > 0 && !last
@@ -79,7 +83,7 @@ func (n *node) dueCleanups(i int) map[*claim]uint64 {
 		p, until := c.at[i], c.until
 		c.mu.Unlock()
 		switch {
-		case len(p.requests) > 0, now.Sub(p.absent) < lateArrival:
+		case len(p.requests) > 0, now.Sub(p.removed) < cleanupGap:
 		case now.After(until):
 			delete(n.cleanups, c)
 		case len(due) == 0 || len(due) < cleanupBatch && !n.unresponsive:

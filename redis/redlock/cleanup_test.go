@@ -71,7 +71,7 @@ func attempted(r *Backend, c *claim, number uint64, has bool, err error) {
 }
 
 // mostRemovals is how many removals a claim can cost at a node that replies, after a request without a reply.
-const mostRemovals = 2
+const mostRemovals = 2 + int32(lateArrival/cleanupGap)
 
 // After a request without a reply, a node gets removals for lateArrival, because the request may arrive between them.
 // Afterwards the node is known to have no key, and a later attempt that it refuses costs no removal.
@@ -144,7 +144,7 @@ func TestCleanupLastsAsLongAsTheKey(t *testing.T) {
 			if ttl > minTTL {
 				r.renewAll(t.Context(), []*renewal{c.newRenewal(ttl, new(error))})
 			}
-			until(t, 3*soon, "the cleanup has ended", r.leases.Idle) // pauses of silentPause come on top of the time
+			until(t, 3*soon, "the cleanup has ended", r.leases.Idle) // pauses of up to cleanupMost come on top of the time
 			if took := time.Since(begun); took < ttl || r.hasCleanups() {
 				t.Errorf("cleaned up for %v, want at least %v; a cleanup is left: %v", took, ttl, r.hasCleanups())
 			}
@@ -162,7 +162,7 @@ func TestCleanupsOfANodeThatReplies(t *testing.T) {
 	for range claims {
 		attempted(r, r.newClaim(req("k", claimTTL), claimTTL), 1, false, exchange.ErrNoAnswer)
 	}
-	time.Sleep(2 * cleanupPause) // sleeps: the node stays silent
+	time.Sleep(5 * cleanupFirst) // sleeps: the node stays silent
 	const few = 20
 	if got := node.requests.Swap(0); got > claims+few {
 		t.Errorf("%d removals for %d claims to a node that does not reply", got, claims)

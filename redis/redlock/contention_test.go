@@ -110,7 +110,7 @@ func TestSharedOwner(t *testing.T) {
 	if _, err := b.Acquire(ctx, w); !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatalf("a second client that waits: %v", err)
 	}
-	time.Sleep(2 * lateArrival) // sleeps: the period in which a clean-up could delete the winner's key
+	time.Sleep(lateArrival + 2*cleanupGap) // sleeps: the period in which a clean-up could delete the winner's key
 	for i, n := range f.nodes {
 		if len(f.keys(n)) != 1 {
 			t.Errorf("node %d has lost the winner's key", i)
