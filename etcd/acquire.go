@@ -161,7 +161,9 @@ func (a *attempt) refreshStale(ctx context.Context) {
 func (a *attempt) grant(ctx context.Context, created, modified, bound int64) (backend.Lease, error) {
 	p, k := a.b.pool, a.boundKey
 	k.contender.created, k.modified = created, modified
-	a.renewals.Wait()
+	if !p.state(k.lease).covers(a.sent) {
+		a.renewals.Wait()
+	}
 	if !p.state(k.lease).covers(a.sent) { // the request was repeated, or the renewal beside it failed
 		a.sent = time.Now()
 		a.refreshStale(ctx)

@@ -55,10 +55,14 @@ func TestPlaceLeavesEndedLease(t *testing.T) {
 		}
 	}
 	refuse.Store(true)
+	created, ended := a.contender.created, a.lease
 	b.pool.mu.Lock()
 	a.lease.renewed = time.Now().Add(-a.lease.ttl)
 	b.pool.mu.Unlock()
 	_ = a.renewPlace(t.Context())
+	if a.contender.created != created || a.lease == ended {
+		t.Errorf("created %d, then %d; the same lease: %v", created, a.contender.created, a.lease == ended)
+	}
 	time.Sleep(o.Timeout + time.Second) // sleeps: the revocation must have failed
 	refuse.Store(false)
 	release(t, holder)

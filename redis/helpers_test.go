@@ -47,7 +47,7 @@ func clusterNode(t testing.TB) *servers.Server {
 }
 
 // ready reports whether the server has confirmed the subscription.
-func (in *inbox) ready() bool { return in.subscription() != nil }
+func (in *inbox) ready() bool { return in.current().end != nil }
 
 func held1(err error) (*backend.HeldError, bool) {
 	var h *backend.HeldError

@@ -99,6 +99,9 @@ func (r *Backend) checkVote(n *node, v vote) error {
 	r.observe(n, v.clock)
 	switch v.result {
 	case voteHeld:
+		if unfit := n.lastHandshake().unfit; unfit != nil { // its refusal may repeat that of another node
+			return unfit
+		}
 		return &backend.HeldError{Holder: v.holder}
 	case voteLate:
 		return errLate
