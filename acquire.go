@@ -15,8 +15,9 @@ import (
 // Acquire has returned, the end of ctx does not affect the lease, which renews itself until the caller calls Release.
 // To stop work when the lease is lost, derive the work's context with Lease.Context.
 //
-// If the store cannot be reached at first, Acquire fails at once. Once the store has reported that the key is busy,
-// Acquire survives an outage of at least five seconds. The error never matches ErrLost. It is one of these:
+// If the store cannot be reached at first, Acquire fails at once. Once the store has refused its request because the
+// key is busy, Acquire survives an outage of at least five seconds. The error never matches ErrLost. It is one of
+// these:
 //
 //   - ErrDeadlock: ctx carries a lease of this Locker on key, and Reentrant is missing or the lease has the other mode
 //     (see Shared).
@@ -171,11 +172,11 @@ func (l *Locker) contend(ctx context.Context, full string, terms *settings, wait
 		}
 		failure = err
 		if !wait || !errors.Is(err, ErrLost) || attempt == most || terms.owner != "" {
-			switch {
-			case errors.Is(err, ErrLost): // the caller had no lease to lose
-				err = cmp.Or(kit.ContextError(ctx, refusal(err)), fmt.Errorf("%w: %v", ErrUnavailable, err))
-			case busy != nil && kit.IsContextError(err) && !errors.Is(err, ErrHeld):
+			if busy != nil && kit.IsContextError(err) && !errors.Is(err, ErrHeld) {
 				err = cmp.Or(kit.ContextError(ctx, busy), err)
+			}
+			if errors.Is(err, ErrLost) { // the caller had no lease to lose
+				err = cmp.Or(kit.ContextError(ctx, refusal(err)), fmt.Errorf("%w: %v", ErrUnavailable, err))
 			}
 			return nil, err
 		}

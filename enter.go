@@ -66,8 +66,7 @@ func (l *Locker) awaitTurn(ctx context.Context, g *gate, w *waiter, checks bool)
 		case handed := <-w.turn:
 			return handed, true
 		case <-check:
-			l.checkBusy(ctx, g, w)
-			if left := time.Until(end); left > time.Millisecond {
+			if left := time.Until(end); l.checkBusy(ctx, g, w) && left > time.Millisecond {
 				check = time.After(left / 2)
 			}
 		case <-ctx.Done():
@@ -115,12 +114,13 @@ func (l *Locker) inspectBusy(ctx context.Context, key string) error {
 	return ErrHeld
 }
 
-// checkBusy inspects g's key in the background, unless w needs no inspection or another one is under way.
-func (l *Locker) checkBusy(ctx context.Context, g *gate, w *waiter) {
+// checkBusy inspects g's key in the background, unless an inspection is under way. It reports whether w may need
+// another one.
+func (l *Locker) checkBusy(ctx context.Context, g *gate, w *waiter) (again bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if w.busy != nil || g.checking {
-		return
+		return w.busy == nil
 	}
 	g.checking = true
 	go func() { // ends with ctx, or when the store answers
@@ -130,6 +130,7 @@ func (l *Locker) checkBusy(ctx context.Context, g *gate, w *waiter) {
 		g.checking = false
 		g.reportLocked(err)
 	}()
+	return true
 }
 
 // passOn passes on a turn that its receiver does not use. If handed is not nil, passOn gives that lease up.

@@ -16,9 +16,9 @@
 //
 // # What a lease guarantees
 //
-// Until its deadline, a lease is valid: nobody else holds the key, apart from other readers if the lease is shared.
-// That is as reliable as the store: see [Guarantees]. When the lease is lost, [Lease.Context] ends and [Lease.Lost]
-// closes, at the deadline at the latest, whatever the network does.
+// Until its deadline, a lease is valid unless it is lost: nobody else holds the key, apart from other readers if the
+// lease is shared. That is as reliable as the store: see [Guarantees]. When the lease is lost, [Lease.Context] ends and
+// [Lease.Lost] closes, at the deadline at the latest, whatever the network does.
 //
 // No lease is safe if its holder pauses for too long: between the holder's last check and its write, the lease may
 // expire and somebody else may get the key. To close this gap, let the resource refuse a [Lease.Token] lower than one

@@ -158,6 +158,27 @@ func TestPanicLeavesTheGate(t *testing.T) {
 	})
 }
 
+// A panickyResumer panics in Resume.
+type panickyResumer struct{ backend.Backend }
+
+func (panickyResumer) Resume(context.Context, backend.Request) (backend.Lease, error) { panic("boom") }
+
+// If the store panics in Resume, Shutdown does not wait for the failed call.
+func TestPanicInResume(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := locker(t, panickyResumer{memory.New()})
+		func() {
+			defer func() { _ = recover() }()
+			_, _ = l.Resume(t.Context(), "k", "me")
+		}()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := l.Shutdown(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // If a grant arrives after its own deadline, Acquire makes another request, up to a limit. TryAcquire does not.
 func TestLateGrantIsAskedForAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

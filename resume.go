@@ -46,7 +46,9 @@ func (l *Locker) Resume(ctx context.Context, key, owner string, opts ...AcquireO
 		})
 }
 
-func (l *Locker) resume(ctx context.Context, full, owner string, terms *settings) (*Lease, error) {
+func (l *Locker) resume(
+	ctx context.Context, full, owner string, terms *settings,
+) (resumed *Lease, err error) {
 	resumer, ok := l.backend.(backend.Resumer)
 	if !ok {
 		return nil, fmt.Errorf("%w: the store cannot return a lease to another process", ErrUnsupported)
@@ -55,6 +57,11 @@ func (l *Locker) resume(ctx context.Context, full, owner string, terms *settings
 	if err != nil {
 		return nil, err
 	}
+	defer func() {
+		if resumed == nil { // also if the store panics
+			l.leave(g, nil)
+		}
+	}()
 	var t *tenure
 	ttl := terms.leaseTTL()
 	lease, err := resumer.Resume(ctx, backend.Request{Key: full, Owner: owner, TTL: ttl, Shared: terms.shared})
@@ -68,7 +75,6 @@ func (l *Locker) resume(ctx context.Context, full, owner string, terms *settings
 		t.stop()
 		err = l.lossReason()
 	}
-	l.leave(g, nil)
 	return nil, kit.NotOurs(ctx, err)
 }
 
