@@ -2,7 +2,6 @@ package etcd
 
 import (
 	"context"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -28,6 +27,7 @@ type guardState struct {
 	life    *kit.Life   // set by start, and never changed
 	timer   *time.Timer // starts the watch
 	watch   *watch      // nil before the watch begins
+	unread  bool        // the key is in guard.unread
 	stopped bool
 }
 
@@ -77,7 +77,8 @@ func (g *guard) watch(k *boundKey) {
 func (g *guard) readSoon(k *boundKey) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if !k.guarded.stopped {
+	if e := &k.guarded; !e.stopped && !e.unread {
+		e.unread = true // the stream may break often while the servers answer no read
 		g.unread.add(k)
 	}
 }
@@ -85,12 +86,13 @@ func (g *guard) readSoon(k *boundKey) {
 // read reads keys. It repeats failed reads after a while. Nothing else would detect that a key is deleted: its watch
 // may have begun too late, and renewals of the lease succeed.
 func (g *guard) read(list []*boundKey) {
-	keys := make(map[*boundKey]bool) // each once: the stream may break often while the servers answer no read
+	g.mu.Lock()
 	for _, k := range list {
-		keys[k] = true
+		k.guarded.unread = false
 	}
+	g.mu.Unlock()
 	var failed []*boundKey
-	for some := range slices.Chunk(slices.Collect(maps.Keys(keys)), keysPerRequest) {
+	for some := range slices.Chunk(list, keysPerRequest) {
 		failed = append(failed, g.readSome(some)...)
 	}
 	if len(failed) > 0 {
