@@ -275,7 +275,7 @@ func (p *pool) renew(ctx context.Context, patience time.Duration, leases ...*lea
 			// The lease may have expired before the reply: old servers confirm renewals of leases that they are ending.
 			p.discardLocked(l)
 			errs[i] = backend.ErrLost
-		default:
+		case time.Duration(r.TTL)*time.Second >= l.ttl && sent.After(l.renewed):
 			l.renewed, l.renewedAt = sent, r.GetHeader().GetRevision()
 			l.stale = l.stale || p.term != l.term
 		}
