@@ -148,9 +148,8 @@ func (a *attempt) checkOutLease(ctx context.Context, lockTTL time.Duration) (err
 // refreshStale renews the lock's lease while a request for the key is under way, if the lease would expire before the
 // lock. grant waits for the renewal and checks whether it succeeded.
 func (a *attempt) refreshStale(ctx context.Context) {
-	p, l := a.b.pool, a.lease
-	if l.lockTTL == a.ttl && !p.state(l).covers(time.Now()) {
-		a.renewals.Go(func() { a.b.renewAll(ctx, []*extension{{from: l}}) })
+	if l := a.lease; l.lockTTL == a.ttl && !a.b.pool.state(l).covers(time.Now()) {
+		a.renewals.Go(func() { _ = a.b.pool.refresh(ctx, l) })
 	}
 }
 
@@ -164,13 +163,15 @@ func (a *attempt) grant(ctx context.Context, created, modified, bound int64) (ba
 	if !p.state(k.lease).covers(a.sent) {
 		a.renewals.Wait()
 	}
-	if !p.state(k.lease).covers(a.sent) { // the request was repeated, or the renewal beside it failed
+	mustMove := k.lease.lockTTL != a.ttl || k.lease.id != bound
+	if !mustMove && !p.state(k.lease).covers(a.sent) { // the request took long, or the concurrent renewal failed
 		a.sent = time.Now()
-		a.refreshStale(ctx)
-		a.renewals.Wait()
+		if err := p.refresh(ctx, k.lease); err != nil && !errors.Is(err, errThroughProxy) {
+			return nil, err
+		}
+		mustMove = !p.state(k.lease).covers(a.sent) // through a proxy
 	}
-	l := p.state(k.lease)
-	if l.lockTTL != a.ttl || l.id != bound || l.stale || !l.covers(a.sent) {
+	if mustMove || p.state(k.lease).stale {
 		a.sent = time.Now()
 		if err := a.move(ctx, a.ttl); err != nil {
 			return nil, err
@@ -178,12 +179,12 @@ func (a *attempt) grant(ctx context.Context, created, modified, bound int64) (ba
 	}
 	p.revokeLater(k.unconfirmed...)
 	k.unconfirmed, a.granted = nil, true
-	life, err := a.b.leases.Grant(ctx, a.r, kit.Grant{Token: uint64(created), Sent: a.sent, TTL: a.ttl, Data: k})
+	l, err := a.b.leases.Grant(ctx, a.r, kit.Grant{Token: uint64(created), Sent: a.sent, TTL: a.ttl, Data: k})
 	if err != nil {
 		return nil, err
 	}
-	a.b.guard.start(life, k)
-	return life, nil
+	a.b.guard.start(l, k)
+	return l, nil
 }
 
 // move binds the attempt's key to another lease, for locks with a TTL of lockTTL. ErrLost means that the key was

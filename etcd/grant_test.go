@@ -74,9 +74,8 @@ func TestRenewalOfGoneLeaseIsNotRepeated(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), b.options.Timeout*4/5)
 	defer cancel()
-	e := &extension{from: l, err: errNoAnswer}
-	if b.renewAll(ctx, []*extension{e}); !errors.Is(e.err, backend.ErrLost) || ctx.Err() != nil {
-		t.Errorf("renewal of a revoked lease: %v, want ErrLost at once", e.err)
+	if err := b.pool.refresh(ctx, l); !errors.Is(err, backend.ErrLost) || ctx.Err() != nil {
+		t.Errorf("renewal of a revoked lease: %v, want ErrLost at once", err)
 	}
 }
 

@@ -243,6 +243,13 @@ func (p *pool) state(l *lease) lease {
 	return *l
 }
 
+// refresh renews one lease. ErrLost means that the lease has ended.
+func (p *pool) refresh(ctx context.Context, l *lease) error {
+	e := &extension{from: l, err: errNoAnswer}
+	p.b.renewAll(ctx, []*extension{e})
+	return e.err
+}
+
 // patience is how long one attempt to renew l may take.
 func (p *pool) patience(l *lease) time.Duration {
 	return min(p.b.options.Timeout/attemptsPerTimeout, max(l.ttl/12, leastLimit))
