@@ -132,8 +132,8 @@ func (a *attempt) checkTurn(ctx context.Context) (backend.Lease, error) {
 	switch {
 	case err != nil:
 		return nil, err
-	case resp.Header.Revision < a.contender.created: // a stale read of an old server: see version.go
-		return nil, errNoAnswer
+	case resp.Header.Revision < a.contender.created: // a stale read (see version.go), or the store has lost its data
+		return nil, cmp.Or(a.renewPlace(ctx), errNoAnswer)
 	}
 	a.place = position{at: cmp.Or(a.place.at, resp.Header.Revision)}
 	own, before := keysRead(resp, 0), keysRead(resp, 1)
