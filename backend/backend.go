@@ -17,7 +17,7 @@
 //  4. An error after the request was sent means that the outcome is unknown. The store then cleans up by owner, in the
 //     background, until the owner is proven absent or the TTL has run out (Leases.Abandon of package kit). A retried
 //     request recognises its own owner. A cancelled or expired context leaves nothing behind, and the error is the
-//     context's.
+//     context's. No method returns a context's error while its own context lives.
 //  5. Renew never revives a lease. Renew and Release by a stale lease never touch the new holder.
 //  6. Lost closes at the deadline at the latest, even if a request hangs. It closes at once if the store reports the
 //     loss, and never after a clean release.
@@ -152,7 +152,8 @@ func ValidateKey(key string) error {
 // ValidateTTL returns ErrInvalid if ttl is not positive, or longer than MaxTTL.
 func ValidateTTL(ttl time.Duration) error { return Guarantees{}.ValidateTTL(ttl) }
 
-// A Lease is one owner's claim on one key. All methods are safe for concurrent use.
+// A Lease is one owner's claim on one key. All methods are safe for concurrent use. Token, Deadline, Lost and the
+// optional OnLost make no request, and do not block, even while a request of the lease is under way.
 type Lease interface {
 	// Token returns the store's fencing number for this grant, which is below 2^55; 0 if Guarantees.Fencing is
 	// FencingNone. Renewal does not change it.
@@ -185,7 +186,7 @@ type Holder struct {
 	// the owner of the lease; with shared leases, the owner of the lease that ends last; empty if the key is free
 	Owner   string
 	Token   uint64        // the store's fencing number, 0 if the store does not know it
-	TTL     time.Duration // remaining time by the store's clock, 0 if the store does not know it
+	TTL     time.Duration // remaining time by the store's clock, never negative, 0 if the store does not know it
 	Waiters int           // number of waiters in the store's own queue, -1 if the store does not know it
 	Shared  int           // number of shared leases on the key; 0 if the lease is exclusive
 }
@@ -245,10 +246,10 @@ type Resumer interface {
 	// does not hold the key in the mode of r.Shared; Resume never acquires. After any other error the lease is unchanged
 	// or has been extended: unlike a failed Acquire, a failed Resume ends nothing.
 	//
-	// The other clients of the lease keep it until their own deadlines. Each may renew it, and a release by one ends it
-	// for all. No client is notified of another client's Resume or Renew: a shorter TTL ends the lease sooner for all,
-	// even before the Deadline of another client. A Resume without a reply may reach the store late, and sets its TTL
-	// then.
+	// The other clients of the lease keep it until their own deadlines, and so does the Lease that the same client had
+	// before. Each may renew it, and a release by one ends it for all. No client is notified of another client's Resume
+	// or Renew: a shorter TTL ends the lease sooner for all, even before the Deadline of another client. A Resume without
+	// a reply may reach the store late, and sets its TTL then.
 	Resume(ctx context.Context, r Request) (Lease, error)
 }
 
@@ -256,6 +257,7 @@ type Resumer interface {
 // needs no goroutine.
 type LossNotifier interface {
 	// OnLost arranges for f to run when Lost closes, or at once if Lost has closed. f may run on any goroutine, including
-	// that of OnLost's caller, and must not block.
+	// that of OnLost's caller, and must not block. f may call the methods of the lease that do not block, including
+	// OnLost.
 	OnLost(f func())
 }
