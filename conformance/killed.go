@@ -37,7 +37,7 @@ func (t *trial) operatesOn(p Process) {
 		return err == nil && lost
 	}
 	if t.g.ReportsLoss && !t.poll(soon, lost) {
-		t.breaks(6, "Lost is open in another process %v after Break of its lease", soon)
+		t.notInTime(t.ruleText(6), "Lost is open in another process %v after Break of its lease", soon)
 	}
 }
 

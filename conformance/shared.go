@@ -105,9 +105,10 @@ func (t *trial) noReaderEnters(key, when string) {
 	for _, b := range []backend.Backend{t.a, t.b} {
 		g, err := t.share(b, key, t.long())
 		switch {
-		case g != nil:
-			t.breaks(9, "%s: a shared request that does not wait was granted the key, which an exclusive request waits for",
-				when)
+		case g != nil: // a store may forget a waiter whose client stood still, or the waiter may not have been sent yet
+			t.pulse.catchUp()
+			t.notInTime(t.ruleText(9),
+				"%s: a shared request that does not wait was granted the key, which an exclusive request waits for", when)
 		case !errors.Is(err, backend.ErrHeld):
 			t.breaksText(refuseRule, "%s: shared Acquire: %v, want ErrHeld", when, err)
 		}

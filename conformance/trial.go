@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 )
 
 // late is the status of a trial that ran too late to prove anything. The trial is repeated.
@@ -235,6 +236,9 @@ func (t *trial) openWith(ctx context.Context) backend.Backend {
 	b, err := t.h.Open(ctx)
 	if err != nil { // how long a successful Open takes does not show how long requests take
 		t.lateOnTimeout(err, begun)
+		if kit.Ended(ctx) && t.ctx.Err() == nil {
+			t.provesNothing("open with a context that had a deadline, which has passed: %v", err)
+		}
 		t.breaksText(openRule, "open: %v", err)
 	}
 	t.cleanup(func() {
