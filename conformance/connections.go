@@ -183,10 +183,13 @@ func waitingPollsSeldom(t *trial) {
 		time.Sleep(a / 2)
 		return float64(link.Arrived(ToStore)-before) / float64(each) / time.Since(begun).Seconds()
 	}
-	held := []*grant{t.acquire(c, t.newKey(), t.long()), t.getterOf(t.g.Shared)(c, t.newKey(), t.long())}
+	held := []*grant{t.acquire(c, t.newKey(), t.long())}
+	if t.h.Many > 2 { // the client needs room for its waiters too
+		held = append(held, t.getterOf(t.g.Shared)(c, t.newKey(), t.long()))
+	}
 	time.Sleep(t.h.ArrivalDelay / 4)
 	if n := sent(); n > most {
-		t.breaks(10, "a client that holds two leases and does nothing sends as much as %.0f attempts a second", n)
+		t.breaks(10, "a client that holds leases and does nothing sends as much as %.0f attempts a second", n)
 	}
 	// The holder renews its lease, which then outlives the expiry that the waiters saw when they arrived.
 	busy := t.acquire(t.a, t.key, t.g.Round(t.awaited()+a))
@@ -206,8 +209,9 @@ func waitingPollsSeldom(t *trial) {
 		t.breaks(10, "each of %d waiters sends as much as %.0f attempts a second once the holder's TTL is over, and "+
 			"it has renewed", waiters, n)
 	}
-	t.release(held[0])
-	t.release(held[1])
+	for _, g := range held {
+		t.release(g)
+	}
 	link.Cut()
 	t.usable(c)
 	t.queuesAgain(busy.key, waiters)

@@ -217,7 +217,7 @@ func (a *lateAnswer) lease(way int, shared bool) *grant {
 	switch way {
 	case 0:
 		a.withhold()
-		return a.granted(a.begin(a.ctx, a.c, r))
+		return a.granted(a.begin(a.ctx, a.c, r), recovery)
 	case 1:
 		held := a.acquire(a.a, r.Key, a.long())
 		r.Wait = true
@@ -225,7 +225,8 @@ func (a *lateAnswer) lease(way int, shared bool) *grant {
 		a.confirmQueued(r.Key, 1)
 		a.withhold()
 		a.release(held)
-		return a.granted(w)
+		// After a grant that was lost, a waiter may queue again, as another owner, until the TTL of that grant is over.
+		return a.granted(w, 2*a.g.Round(a.ttl)+a.g.MaxLate+recovery)
 	}
 	extend, g := a.extensions()[way-2], a.getterOf(shared)(a.c, r.Key, a.long())
 	a.withhold()
@@ -247,12 +248,12 @@ func (a *lateAnswer) withhold() {
 	}
 }
 
-// granted delivers the reply to w after lateBy. It returns what w was granted.
-func (a *lateAnswer) granted(w *waiting) *grant {
+// granted delivers the reply to w after lateBy. It returns what w was granted, which must be within d.
+func (a *lateAnswer) granted(w *waiting, d time.Duration) *grant {
 	time.Sleep(lateBy)
 	a.link.Heal()
-	if !a.within(recovery, w.done) {
-		a.fatalf("Acquire whose answer came late has not returned %v after it", recovery)
+	if !a.within(d, w.done) {
+		a.fatalf("Acquire whose answer came late has not returned %v after it", d)
 	}
 	if a.fails(w.err) {
 		return nil

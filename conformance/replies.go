@@ -121,8 +121,8 @@ func lostAcquireReplyLeavesNothing(t *trial) {
 			t.refusedFor(t.b, own, lateBy)
 			t.heldBy(own)
 			t.release(own)
-		default:
-			t.describes(w.grant, t.long())
+		default: // each copy of the request may have started the TTL again, and a client may take long to send another
+			t.describesLater(w.grant, t.long(), recovery)
 			t.heldBy(w.grant)
 			t.release(w.grant)
 			t.free(t.b, r.Key, "after release")

@@ -27,8 +27,12 @@ var sharedCrowdChecks = []Check{
 }
 
 func manyReaders(t *trial) {
+	const fast = 5 * time.Millisecond // a slower store needs too long until so many readers wait
 	n := min(300, 2*t.h.Many*3/5)
-	behind := min(200, 2*t.h.Many*2/5-1)
+	behind := min(100, 2*t.h.Many*2/5-1)
+	if t.usual() <= fast {
+		behind = min(200, 2*t.h.Many*2/5-1)
+	}
 	if bubbleName() != "" { // more readers take no longer
 		n = min(1100, 2*t.large*3/5)
 	}

@@ -205,7 +205,8 @@ func cutSharedWaitersGetTurn(t *trial) {
 			t.release(g)
 		}
 		t.becomesFreeAfterOutage(t.b, key)
-		t.release(t.soonShared(t.a, key, "after waits whose connections broke"))
+		// The old place of a writer that was cut may keep readers out for as long as other traces of a broken connection.
+		t.release(t.sharedWithin(recovery+t.g.MaxLate, t.a, key, "after waits whose connections broke"))
 	})
 }
 

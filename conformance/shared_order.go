@@ -115,12 +115,17 @@ func trySharedBehindWaitingWriter(t *trial) {
 
 // soonShared acquires a shared lease, which must be granted soon.
 func (t *trial) soonShared(b backend.Backend, key, when string) (g *grant) {
+	return t.sharedWithin(t.handOff(), b, key, when)
+}
+
+// sharedWithin is soonShared with the bound d.
+func (t *trial) sharedWithin(d time.Duration, b backend.Backend, key, when string) (g *grant) {
 	var err error
-	if !t.poll(t.handOff(), func() bool {
+	if !t.poll(d, func() bool {
 		g, err = t.share(b, key, t.long())
 		return g != nil
 	}) {
-		t.notInTime(t.ruleText(9), "%s: shared Acquire is still refused after %v: %v", when, t.handOff(), err)
+		t.notInTime(t.ruleText(9), "%s: shared Acquire is still refused after %v: %v", when, d, err)
 	}
 	return g
 }

@@ -248,16 +248,20 @@ func writerGetsKeyOfDeadReaders(t *trial) {
 }
 
 // waiterComesLate makes a writer wait for a reader that dies, or a reader for a writer, when most of the TTL has passed.
-// The waiter must not wait for the whole TTL.
+// The waiter must not wait for the whole TTL. A store may poll once a second, so the median of a few waiters counts.
 func (t *trial) waiterComesLate(writes bool) {
-	const age, most = 2 * time.Second, time.Second
-	g := t.getterOf(writes)(t.a, t.newKey(), min(t.g.Round(age+t.awaited()), t.longest()))
-	time.Sleep(age)
-	w := t.begin(t.ctx, t.b, backend.Request{Key: g.key, Owner: backend.NewOwner(), TTL: t.long(), Wait: true,
-		Shared: !writes})
-	if late := t.lateness(g, w, g.after); late > most {
-		t.notInTime(t.rule, "a waiter that came late has the key of a dead holder%s %v later than it was free",
-			inMode(g.shared), late.Round(tick))
+	const age, most, each = 2 * time.Second, time.Second, 3
+	lates := make([]time.Duration, each)
+	t.inChunks(each, 1, func(i int) {
+		g := t.getterOf(writes)(t.a, t.newKey(), min(t.g.Round(age+t.awaited()), t.longest()))
+		time.Sleep(age)
+		w := t.begin(t.ctx, t.b, backend.Request{Key: g.key, Owner: backend.NewOwner(), TTL: t.long(), Wait: true,
+			Shared: !writes})
+		lates[i] = t.lateness(g, w, g.after)
+	})
+	if slices.Sort(lates); lates[each/2] > most {
+		t.notInTime(t.rule, "a waiter that came late has the key of a dead holder%s %v later than it was free "+
+			"(median of %d)", inMode(writes), lates[each/2].Round(tick), each)
 	}
 }
 

@@ -53,31 +53,36 @@ func (t *trial) releasesCutOff(block func(Link)) {
 
 // A method is a call that is made with a context that ends.
 type method struct {
-	name string
-	do   func(ctx context.Context) error
+	name  string
+	do    func(ctx context.Context) error
+	lease *grant // that was acquired for this method alone, nil if none was
 }
 
 // methods returns all calls that honour their context, and the keys that they may leave behind.
 func (t *trial) methods(c backend.Backend, held *grant) (all []method, keys []string) {
 	keys = []string{t.newKey(), t.newKey()}
 	all = []method{
-		{"Acquire", func(ctx context.Context) error { _, err := t.requestKey(ctx, c, keys[0], t.long(), false); return err }},
-		{"Acquire with Wait", func(ctx context.Context) error {
+		{name: "Acquire", do: func(ctx context.Context) error {
+			_, err := t.requestKey(ctx, c, keys[0], t.long(), false)
+			return err
+		}},
+		{name: "Acquire with Wait", do: func(ctx context.Context) error {
 			_, err := t.requestKey(ctx, c, keys[1], t.long(), true)
 			return err
 		}},
-		{"Renew", func(ctx context.Context) error { return held.Renew(ctx, t.long()) }},
-		{"Inspect", func(ctx context.Context) error { _, err := c.Inspect(ctx, held.key); return err }},
+		{name: "Renew", do: func(ctx context.Context) error { return held.Renew(ctx, t.long()) }},
+		{name: "Inspect", do: func(ctx context.Context) error { _, err := c.Inspect(ctx, held.key); return err }},
 	}
 	if b, ok := c.(backend.Lister); ok {
-		all = append(all, method{"List", func(ctx context.Context) error { _, err := b.List(ctx, held.key); return err }})
+		all = append(all, method{name: "List",
+			do: func(ctx context.Context) error { _, err := b.List(ctx, held.key); return err }})
 	}
 	if b, ok := c.(backend.Breaker); ok { // of a lease that does not exist
-		all = append(all, method{"Break",
-			func(ctx context.Context) error { return b.Break(ctx, held.key, backend.NewOwner()) }})
+		all = append(all, method{name: "Break",
+			do: func(ctx context.Context) error { return b.Break(ctx, held.key, backend.NewOwner()) }})
 	}
 	if b, ok := c.(backend.Resumer); ok { // of a lease that does not exist
-		all = append(all, method{"Resume", func(ctx context.Context) error {
+		all = append(all, method{name: "Resume", do: func(ctx context.Context) error {
 			_, err := b.Resume(ctx, backend.Request{Key: held.key, Owner: backend.NewOwner(), TTL: t.long()})
 			return err
 		}})
@@ -85,7 +90,8 @@ func (t *trial) methods(c backend.Backend, held *grant) (all []method, keys []st
 	if b, ok := c.(backend.BatchRenewer); ok {
 		other := t.acquire(c, t.newKey(), t.long()) // a lease is renewed by one call at a time
 		renewals := []backend.Renewal{{Lease: other.Lease, TTL: t.long()}}
-		all = append(all, method{"RenewBatch", func(ctx context.Context) error { return b.RenewBatch(ctx, renewals)[0] }})
+		all = append(all, method{"RenewBatch",
+			func(ctx context.Context) error { return b.RenewBatch(ctx, renewals)[0] }, other})
 	}
 	return all, keys
 }
@@ -123,6 +129,11 @@ func cancelledUnderWay(t *trial) {
 			t.usable(c)
 			for _, key := range keys {
 				t.becomesFree(t.b, key, recovery, "after an attempt that was cancelled while its request was under way")
+			}
+			for _, m := range all { // so that the client has room for those of the second round
+				if m.lease != nil {
+					_ = m.lease.Release(t.ctx) // may be ErrLost: Guarantees.EarlyLoss
+				}
 			}
 		}
 		if t.g.EarlyLoss == "" {

@@ -49,18 +49,18 @@ func (t *trial) unreachable(when string, block func(Link) bool) {
 	busy := t.acquire(t.a, t.newKey(), t.long())
 	w := t.wait(c, busy.key, t.long())
 	t.confirmQueued(busy.key, 1)
-	all = append(all, method{"Acquire of a held key", func(ctx context.Context) error {
+	all = append(all, method{name: "Acquire of a held key", do: func(ctx context.Context) error {
 		_, err := t.requestKey(ctx, c, busy.key, t.long(), false)
 		return err
 	}})
 	if o, ok := link.(OpeningLink); ok {
 		const opens = 12 // so many that a leak of each shows
 		for range opens {
-			all = append(all, method{"Open", func(ctx context.Context) error { return t.opens(ctx, o) }})
+			all = append(all, method{name: "Open", do: func(ctx context.Context) error { return t.opens(ctx, o) }})
 		}
 	}
 	for range attemptsUnreached {
-		all = append(all, method{"Acquire", func(ctx context.Context) error {
+		all = append(all, method{name: "Acquire", do: func(ctx context.Context) error {
 			_, err := t.requestKey(ctx, c, t.newKey(), t.short(), false)
 			return err
 		}})
