@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 )
 
 var operateChecks = []Check{
@@ -224,12 +225,15 @@ func breakSparesNext(t *trial) {
 // breaksLease ends g by Break, and requires a reply from the store. A client that retried its request may find the work
 // done.
 func (t *trial) breaksLease(breaker backend.Breaker, g *grant) error {
-	g.ended.Store(true)
+	ended := g.ended.Swap(true)
 	begun := time.Now()
 	err := breaker.Break(t.ctx, g.key, g.owner)
 	t.lateOnTimeout(err, begun)
 	if took := time.Since(begun); errors.Is(err, backend.ErrLost) && took > slow {
 		t.tooLate("Break of a live lease: %v after %v", err, took)
+	}
+	if errors.Is(err, backend.ErrLost) || kit.Definite(err) {
+		g.ended.Store(ended) // the Break has ended nothing: if a waiter is granted the key, that is a double grant
 	}
 	return err
 }
