@@ -8,12 +8,21 @@ import (
 	"github.com/anylock/lock/redis/internal/exchange"
 )
 
+// repeatPause is the pause before a request is repeated.
+var repeatPause = kit.Pause{Min: 5 * time.Millisecond, Max: 100 * time.Millisecond}
+
 // eval sends a request, and retries it after a temporary error, within Options.Timeout and ctx. Requests must be safe to
 // repeat. eval returns promptly when ctx ends, whatever the client does. unanswered reports whether an attempt without a
 // reply may have run, or may still run.
 func (b *Backend) eval(ctx context.Context, q exchange.Request) (v any, unanswered bool, err error) {
 	end := time.Now().Add(b.options.Timeout)
-	unanswered, err = repeat(end, b.attempts, exchange.Passing).Do(ctx, func(unanswered bool) (err error) {
+	repeat := kit.Repeat{
+		Timeout: b.options.Timeout, Attempts: b.attempts, Pause: repeatPause,
+		Classify: func(err error) (kit.Outcome, bool) {
+			return outcomeOf(err), exchange.Passing(err) && time.Now().Before(end)
+		},
+	}
+	unanswered, err = repeat.Do(ctx, func(unanswered bool) (err error) {
 		if unanswered && q.RepeatArg != "" {
 			q.Args = append(q.Args[:len(q.Args)-1:len(q.Args)-1], q.RepeatArg)
 		}
@@ -24,17 +33,6 @@ func (b *Backend) eval(ctx context.Context, q exchange.Request) (v any, unanswer
 		return nil, unanswered, exchange.Unavailable(ctx, err)
 	}
 	return v, unanswered, nil
-}
-
-// repeat repeats a request while its error is temporary, until end.
-func repeat(end time.Time, attempts int, isTemporary func(error) bool) *kit.Repeat {
-	return &kit.Repeat{
-		Timeout: time.Until(end), Attempts: attempts,
-		Pause: kit.Pause{Min: 5 * time.Millisecond, Max: 100 * time.Millisecond},
-		Classify: func(err error) (kit.Outcome, bool) {
-			return outcomeOf(err), isTemporary(err) && time.Now().Before(end)
-		},
-	}
 }
 
 // outcomeOf returns whether err means that the request was answered, was not sent, or may have run.

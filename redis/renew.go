@@ -52,7 +52,13 @@ func (b *Backend) renew(
 		todo[i] = &all[i]
 	}
 	isTemporary := func(err error) bool { return exchange.Passing(err) || isRefusedTogether(err) }
-	_, _ = repeat(end, attempts, isTemporary).Do(ctx, func(bool) error {
+	repeat := kit.Repeat{
+		Timeout: timeout, Attempts: attempts, Pause: repeatPause,
+		Classify: func(err error) (kit.Outcome, bool) {
+			return outcomeOf(err), isTemporary(err) && time.Now().Before(end)
+		},
+	}
+	_, _ = repeat.Do(ctx, func(bool) error {
 		for _, r := range todo {
 			if r.err != nil && outcomeOf(r.err) == kit.Unknown {
 				r.life.NoteUnanswered(r.ttl)
