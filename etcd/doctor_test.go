@@ -95,11 +95,16 @@ func TestNoSpaceFailsAtOnce(t *testing.T) {
 func TestDoctorQuotaNearlyFull(t *testing.T) {
 	storetest.Long(t, "the current release of etcd")
 	t.Parallel()
-	const quota = 40_000_000 // the database may grow by a megabyte at once
+	const quota = 80_000_000 // the database may grow by some megabytes at once
 	s := servers.EtcdCurrent(t, "--quota-backend-bytes", strconv.Itoa(quota))
 	c := raw(t, s.Addr)
-	until(t, 12*soon, "the database is nearly full", func() bool { // how fast it grows depends on the disk
-		if _, err := c.Put(t.Context(), "filler", strings.Repeat("x", 50_000)); err != nil {
+	until(t, 12*soon, "the database is nearly full", func() bool {
+		// Each Put waits for the disk, which may take 100 ms, so a few large values fill the database.
+		if _, err := c.Put(t.Context(), "filler", strings.Repeat("x", 500_000)); err != nil {
+			t.Fatal(err)
+		}
+		// Hashing writes the database to disk, so that its size is known.
+		if _, err := c.HashKV(t.Context(), s.Addr, 0); err != nil {
 			t.Fatal(err)
 		}
 		status, err := c.Status(t.Context(), s.Addr)
