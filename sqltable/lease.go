@@ -30,7 +30,7 @@ func (b *Backend) ReleaseLease(ctx context.Context, l *kit.Life) error {
 	return backend.ErrLost
 }
 
-// RenewBatch implements [backend.BatchRenewer]. One statement renews up to 1024 leases that have the same TTL.
+// RenewBatch implements [backend.BatchRenewer]. One statement renews up to 512 leases that have the same TTL.
 func (b *Backend) RenewBatch(ctx context.Context, renewals []backend.Renewal) []error {
 	return b.leases.RenewBatch(ctx, renewals, b.renewAll)
 }

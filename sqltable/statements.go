@@ -46,8 +46,10 @@ const update = `UPDATE TABLE SET
 	WHERE name==$1 AND (expires<=NOW OR owner==$2)`
 
 const (
-	maxBatch     = 1 << maxBatchBits // leases that one statement renews; SQLite and MySQL allow 32 000 placeholders
-	maxBatchBits = 10
+	// One statement renews at most maxBatch leases. MariaDB turns a list of 1000 values into a subquery, for which it may
+	// lock rows that are not in the list.
+	maxBatch     = 1 << maxBatchBits
+	maxBatchBits = 9
 )
 
 func newStatements(d Dialect, table string) statements {
@@ -79,17 +81,19 @@ const readRows = `SELECT name, owner, token, expires-NOW FROM TABLE WHERE `
 // on, and then their owners. An owner is never used for two keys. For several leases on Postgres or MySQL, the
 // statement skips rows that a transaction has locked (package fence): otherwise one long transaction would delay the
 // renewal of all leases. The statement may have to wait for a row, while the lease ends, or while a later renewal is
-// answered. With NOW instead of CLOCK, it would renew the ended lease, or shorten what the later one has set.
+// answered. With NOW instead of CLOCK, it would renew the ended lease, or shorten what the later one has set. Without
+// FORCE INDEX, MySQL may read the whole of a small table and lock all rows, which other statements would then skip.
 func renewal(d Dialect, n int) string {
 	live := ` WHERE ` + in(d, "name", n, 2) + ` AND ` + in(d, "owner", n, 2+n) + ` AND expires>CLOCK`
-	unlocked := `(SELECT name FROM TABLE` + live + ` FOR UPDATE SKIP LOCKED) AS unlocked`
 	switch {
 	case n == 1 || d == SQLite:
 		return `UPDATE TABLE SET expires=CLOCK+$1` + live
 	case d == MySQL:
-		return `UPDATE TABLE AS l JOIN ` + unlocked + ` ON l.name==unlocked.name SET l.expires=CLOCK+$1`
+		return `UPDATE TABLE AS l FORCE INDEX (PRIMARY) JOIN (SELECT name FROM TABLE FORCE INDEX (PRIMARY)` + live +
+			` FOR UPDATE SKIP LOCKED) AS unlocked ON l.name==unlocked.name SET l.expires=CLOCK+$1`
 	}
-	return `UPDATE TABLE AS l SET expires=CLOCK+$1 FROM ` + unlocked + ` WHERE l.name==unlocked.name AND l.expires>CLOCK`
+	return `UPDATE TABLE AS l SET expires=CLOCK+$1 FROM (SELECT name FROM TABLE` + live +
+		` FOR UPDATE SKIP LOCKED) AS unlocked WHERE l.name==unlocked.name AND l.expires>CLOCK`
 }
 
 // in returns the condition that column has the value of one of n placeholders, of which first is the first.
