@@ -22,7 +22,7 @@ var queues = []specimens.Specimen{
 				OrSays: "after an exclusive one was in the queue was granted before it",
 			},
 			{Check: "NoReaderPassesWaitingWriter", Says: "a shared request passed an exclusive one that waited before it"},
-			{Check: "ReadersIgnoreLaterWriter", Says: "a shared request passed an exclusive one that waited before it"},
+			{Check: "ReadersIgnoreLaterWriter", Says: "which an exclusive request waits for"},
 		},
 	},
 	{
