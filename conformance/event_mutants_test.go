@@ -120,6 +120,9 @@ func (s *server) closesBeside(c *client) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closed++
+	if !s.is(closeSilences, closeReverses, closeFrees, closeTwins, leasesForgot) {
+		return
+	}
 	for key, e := range s.keys {
 		twin := e.client != nil && e.client != c && e.client.events.opened.Equal(c.events.opened)
 		waits := slices.ContainsFunc(e.queue, func(p *place) bool { return p.client == c })

@@ -276,7 +276,10 @@ func (s *server) expireReaders(key string, e *entry, now time.Time) {
 			s.is("dead reader stays while others read") && len(e.readers) > 1 {
 			continue
 		}
-		if i := e.readerIndex(r.owner); i >= 0 && !now.Before(r.expires) {
+		if now.Before(r.expires) {
+			continue
+		}
+		if i := e.readerIndex(r.owner); i >= 0 {
 			if s.is("end of one reader's TTL ends all readers") {
 				s.removeReaders(key, e)
 				return
