@@ -152,9 +152,8 @@ func (b *Backend) Inspect(ctx context.Context, key string) (backend.Holder, erro
 }
 
 // inspect returns the holder of the key whose container is dir, or the zero Holder if the queue is empty.
-func (s *session) inspect(ctx context.Context, dir string) (backend.Holder, error) {
-	const attempts = 10 // a holder may release its lease between the two reads
-	for i := 1; ; i++ {
+func (s *session) inspect(ctx context.Context, dir string) (h backend.Holder, err error) {
+	for range 10 { // a holder may release its lease between the two reads
 		names, err := s.currentChildren(ctx, dir)
 		if errors.Is(err, zk.ErrNoNode) {
 			return backend.Holder{}, nil
@@ -164,12 +163,13 @@ func (s *session) inspect(ctx context.Context, dir string) (backend.Holder, erro
 		if err != nil || len(holders) == 0 {
 			return backend.Holder{}, err
 		}
-		h := holder(q, holders)
+		h = holder(q, holders)
 		h.Token, err = s.token(ctx, dir+"/"+holders[len(holders)-1].name)
-		if !errors.Is(err, zk.ErrNoNode) || i == attempts {
+		if !errors.Is(err, zk.ErrNoNode) {
 			return h, err
 		}
 	}
+	return h, nil // without a token, because holders change faster than the reads
 }
 
 // closeTimeout limits how long Close waits for the end of sessions.
