@@ -1,6 +1,7 @@
 package zookeeper
 
 import (
+	"cmp"
 	"math/rand/v2"
 	"strconv"
 	"strings"
@@ -76,14 +77,15 @@ func parsePlace(name string) (p place, ok bool) {
 	return place{}, false
 }
 
-// owner returns the owner in the name, or an empty string if another program has created the node.
+// owner returns the owner in the name, or the name itself if it contains none because another program has created the
+// node.
 func (p place) owner() string {
 	s := strings.TrimSuffix(strings.TrimPrefix(p.prefix, nodeBegin), string(p.mode))
 	if i := strings.LastIndexByte(s, '.'); i >= 0 {
 		s = s[:i]
 	}
 	owner, _ := ownerNames.Decode(s)
-	return owner
+	return cmp.Or(owner, p.name)
 }
 
 // record returns the data of a node. token is 0, unless the node was moved: then its zxid is no longer its token. The
