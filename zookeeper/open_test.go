@@ -73,7 +73,7 @@ func TestOpenRefusesBadInput(t *testing.T) {
 	}
 	for _, o := range []*Options{
 		{Chroot: "a"}, {Chroot: "/" + strings.Repeat("a", longestChroot)}, {Chroot: "/a/"},
-		{Timeout: -1}, {SessionTimeout: -1}, {Password: "p"}, {User: "a:b"},
+		{Timeout: -1}, {Timeout: backend.MaxTTL + 1}, {SessionTimeout: -1}, {Password: "p"}, {User: "a:b"},
 	} {
 		if _, err := New(t.Context(), []string{"h:1"}, o); !errors.Is(err, backend.ErrInvalid) {
 			t.Errorf("%+v: %v", o, err)

@@ -73,8 +73,8 @@ func (o *Options) validate() (Options, error) {
 		return v, fmt.Errorf("%w: password without a user", backend.ErrInvalid)
 	case v.SessionTimeout < 0:
 		return v, fmt.Errorf("%w: session timeout %v is negative", backend.ErrInvalid, v.SessionTimeout)
-	case v.Timeout < 0:
-		return v, fmt.Errorf("%w: timeout %v is negative", backend.ErrInvalid, v.Timeout)
+	case v.Timeout < 0 || v.Timeout > backend.MaxTTL: // sums of longer ones would overflow
+		return v, fmt.Errorf("%w: timeout %v, want 0 to %v", backend.ErrInvalid, v.Timeout, backend.MaxTTL)
 	}
 	return v, nil
 }
