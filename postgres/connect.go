@@ -71,6 +71,8 @@ func (s *session) prepare() error {
 	s.server.pid = row[1]
 	s.server.locks, _ = strconv.ParseInt(row[2], 10, 64)
 	switch {
+	case row[0] == "t" && s.b.probed.Load(): // the primary is down, or a failover is under way
+		return fmt.Errorf("%w: the server is a standby", backend.ErrUnavailable)
 	case row[0] == "t":
 		return unsupportedError("the server is a standby; locks on it exclude nobody on the primary " +
 			"(target_session_attrs=primary finds that)")

@@ -94,9 +94,9 @@
 //   - Inspect shows the owner that the holder's session reports in pg_stat_activity. This is visible to the same role
 //     and to members of pg_read_all_stats, if track_activities is on. Inspect does not show the token.
 //
-// Standbys are refused at opening and on each new connection. List all hosts in the URL, with
-// target_session_attrs=primary. connect_timeout limits how long each host may be silent. By default, all hosts together
-// have 10 s.
+// Standbys are refused at opening. Later, a new connection that reaches a standby counts as an outage. List all hosts
+// in the URL, with target_session_attrs=primary. connect_timeout limits how long each host may be silent. By default,
+// all hosts together have 10 s.
 //
 // Servers that only resemble Postgres are detected at opening: a lock that they grant must be visible in pg_locks.
 //

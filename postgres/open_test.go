@@ -190,3 +190,21 @@ func TestFailover(t *testing.T) {
 		}
 	}
 }
+
+// Once a store is open, a standby in place of the primary is an outage, which waiters survive. Otherwise the restart of
+// a primary would end them with ErrUnsupported, if the URL also names a standby.
+func TestStandbyDuringOutage(t *testing.T) {
+	t.Parallel()
+	primary, standby := servers.PostgresPair(t)
+	b := opened(t, "postgres://postgres@"+primary.Addr+","+standby.Addr+"/postgres?sslmode=disable")
+	l := acquire(t, b, req("k", time.Minute))
+	done := queueUp(t, b, waiting("k", time.Minute), 1)
+	primary.Kill()
+	lost(t, l, soon)
+	if _, err := b.Acquire(context.Background(), req("other", time.Minute)); !errors.Is(err, backend.ErrUnavailable) ||
+		errors.Is(err, backend.ErrUnsupported) {
+		t.Errorf("an attempt while the primary is down: %v, want ErrUnavailable", err)
+	}
+	primary.Start()
+	release(t, granted(t, done, 4*soon).Lease)
+}
