@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"sync"
 	"testing"
 	"time"
@@ -104,6 +105,41 @@ func TestLineOfSilentServer(t *testing.T) {
 		t.Errorf("%d requests took %v, want at most %v", requests, took, most)
 	}
 	p.set(func(p *proxy) { p.silent = false })
+}
+
+// A server that does not reply to a dial, or falls silent after a login, holds up a call no longer than a silent login.
+func TestSilentConnect(t *testing.T) {
+	t.Parallel()
+	s := shared(t)
+	for what, silence := range map[string]func(b *Backend, p *proxy){
+		"dial": func(b *Backend, p *proxy) {
+			b.config.DialFunc = func(ctx context.Context, _, _ string) (net.Conn, error) {
+				<-ctx.Done() // as if a firewall dropped all packets
+				return nil, ctx.Err()
+			}
+		},
+		"after the login": func(_ *Backend, p *proxy) {
+			p.set(func(p *proxy) { p.mute, p.syncs, p.muteAt = false, 0, 1 })
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			p := newProxy(t, s.Addr)
+			b := opened(t, s.via(p.Addr)+brief)
+			held := acquire(t, b, req(what, time.Minute)) // uses the only connection
+			dial := b.config.DialFunc
+			storetest.Within(t, b.options.loginLimit()+soon/2, "an attempt", func() {
+				silence(b, p)
+				_, err := b.Acquire(context.Background(), req("k", time.Minute))
+				if !errors.Is(err, backend.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("%v, want ErrUnavailable", err)
+				}
+			})
+			b.config.DialFunc = dial
+			p.set(func(p *proxy) { p.mute, p.muteAt = false, 0 })
+			release(t, held)
+		})
+	}
 }
 
 // A timeout of the store itself is not reported as the end of the caller's context.

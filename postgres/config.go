@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -22,14 +23,12 @@ func (b *Backend) connConfig(ctx context.Context) (*pgconn.Config, error) {
 		}
 	}
 	c := &config.Config
-	limit := b.options.loginLimit() // for all dials: pgx redials a silent host without TLS
+	each := b.options.loginLimit()
 	if n := pgurl.Hosts(c); n > 1 {
-		limit = connectLimit
-		if c.ConnectTimeout == 0 {
-			c.ConnectTimeout = connectLimit / time.Duration(n+1) // so that a silent host does not use up the time of the others
-		}
+		each = connectLimit / time.Duration(n+1)
 	}
-	c.DialFunc = withTimeouts(c.DialFunc, time.Now().Add(limit))
+	c.ConnectTimeout = cmp.Or(c.ConnectTimeout, each) // of each address: a silent one leaves time for the others
+	c.DialFunc = detectsSilence(c.DialFunc)
 	// The application's own handler may wait for a reply: a read from an idle connection would then never end.
 	c.BuildContextWatcherHandler = func(c *pgconn.PgConn) ctxwatch.Handler {
 		return &pgconn.DeadlineContextWatcherHandler{Conn: c.Conn()}

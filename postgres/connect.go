@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
-	"os"
 	"strconv"
 	"time"
 
@@ -26,16 +25,15 @@ const (
 	logins       = 2 // a login may take this many times Options.Timeout
 )
 
-// loginLimit limits the time of a login to one host.
+// loginLimit limits the time of a login at one address, from the dial on, and then the time of prepare.
 func (o Options) loginLimit() time.Duration { return logins * min(o.Timeout, connectLimit/logins) }
 
 // connect opens a session, which is not yet in the pool.
 func (b *Backend) connect(ctx context.Context) (*session, error) {
 	limit := replyLimit(ctx)
-	ctx, cancel := context.WithTimeout(ctx, connectLimit)
+	ctx, cancel := context.WithTimeout(context.WithValue(ctx, ourDial{}, true), connectLimit)
 	defer cancel()
-	stop := context.AfterFunc(b.leases.Base(), cancel)
-	defer stop()
+	defer context.AfterFunc(b.leases.Base(), cancel)()
 	config, err := b.connConfig(ctx)
 	if err != nil {
 		return nil, err
@@ -48,7 +46,7 @@ func (b *Backend) connect(ctx context.Context) (*session, error) {
 		return nil, err
 	}
 	s := &session{b: b, conn: conn, turn: make(chan struct{}, 1), since: time.Now()}
-	leave := s.bound(ctx, 0)
+	leave := s.bound(ctx, b.options.loginLimit())
 	err = s.prepare()
 	leave()
 	if err == nil {
@@ -105,17 +103,15 @@ func unsupportedError(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", backend.ErrUnsupported, fmt.Sprintf(format, args...))
 }
 
-// cancelling marks the context of a cancel request, for which pgx dials with the session's configuration.
-type cancelling struct{}
+// ourDial marks the contexts of logins and of abort's cancel requests.
+type ourDial struct{}
 
-// withTimeouts wraps dial. It lets the kernel detect that the other end of a connection is gone, and sets end as the
-// deadline of the login. The context of a cancel request limits that request; pgx's own cancel requests, for broken
-// connections, fail after end, because abort sends one for each of them.
-func withTimeouts(dial pgconn.DialFunc, end time.Time) pgconn.DialFunc {
+// detectsSilence wraps dial. It lets the kernel detect that the other end of a connection is gone. It refuses pgx's own
+// cancel requests, for broken connections, because abort sends one for each of them.
+func detectsSilence(dial pgconn.DialFunc) pgconn.DialFunc {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
-		cancels := ctx.Value(cancelling{}) != nil
-		if !cancels && !time.Now().Before(end) {
-			return nil, os.ErrDeadlineExceeded
+		if ctx.Value(ourDial{}) == nil {
+			return nil, errBroken
 		}
 		c, err := dial(ctx, network, addr)
 		if err != nil {
@@ -125,9 +121,6 @@ func withTimeouts(dial pgconn.DialFunc, end time.Time) pgconn.DialFunc {
 			_ = tcp.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second,
 				Count: 3})
 			limitSilence(tcp, 30*time.Second) // while a request is unacknowledged, the kernel sends no probes
-		}
-		if !cancels {
-			_ = c.SetDeadline(end)
 		}
 		return c, nil
 	}

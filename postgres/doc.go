@@ -95,8 +95,8 @@
 //     and to members of pg_read_all_stats, if track_activities is on. Inspect does not show the token.
 //
 // Standbys are refused at opening. Later, a new connection that reaches a standby counts as an outage. List all hosts
-// in the URL, with target_session_attrs=primary. connect_timeout limits how long each host may be silent. By default,
-// all hosts together have 10 s.
+// in the URL, with target_session_attrs=primary. connect_timeout limits how long each address may be silent: by default
+// twice the time limit of a request, or a share of 10 s if there are several hosts. All addresses together have 10 s.
 //
 // Servers that only resemble Postgres are detected at opening: a lock that they grant must be visible in pg_locks.
 //

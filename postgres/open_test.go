@@ -14,6 +14,7 @@ import (
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/backend/driver"
 	"github.com/anylock/lock/internal/servers"
+	"github.com/anylock/lock/internal/storetest"
 )
 
 // Invalid URLs are refused before any request, with an error that does not show the password.
@@ -146,6 +147,30 @@ func TestSilentHost(t *testing.T) {
 	s := shared(t)
 	b := opened(t, "postgres://postgres@"+silent.Addr().String()+","+s.Addr+"/"+s.name+"?sslmode=disable&target_session_attrs=primary")
 	release(t, acquire(t, b, req("k", time.Minute)))
+}
+
+// A silent address of a host leaves enough time for the host's other addresses.
+func TestSilentAddress(t *testing.T) {
+	t.Parallel()
+	s := shared(t)
+	config := parsed(t, s.PostgresURL())
+	const silent = "192.0.2.1:5432"
+	config.LookupFunc = func(context.Context, string) ([]string, error) { return []string{silent, s.Addr}, nil }
+	dial := config.DialFunc
+	config.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		if addr == silent {
+			<-ctx.Done() // as if a firewall dropped all packets
+			return nil, ctx.Err()
+		}
+		return dial(ctx, network, addr)
+	}
+	storetest.ThreeTries(t, func() error {
+		b, err := New(context.Background(), config, nil)
+		if err == nil {
+			err = b.Close()
+		}
+		return err
+	})
 }
 
 // A pooler is refused in each of its modes, with an error that names the store to use instead.

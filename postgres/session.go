@@ -170,7 +170,7 @@ func (s *session) abort() {
 		b.terminateLater(s.server.session)
 	}
 	b.leases.Go(func(ctx context.Context) {
-		ctx, cancel := context.WithTimeout(context.WithValue(ctx, cancelling{}, true), b.options.Timeout)
+		ctx, cancel := context.WithTimeout(context.WithValue(ctx, ourDial{}, true), b.options.Timeout)
 		defer cancel()
 		_ = s.conn.CancelRequest(ctx)
 	})
