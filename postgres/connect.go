@@ -98,7 +98,7 @@ func (s *session) prepare() error {
 	return nil // a platform without this setting works without it
 }
 
-// unsupportedError returns the error for a server that cannot keep locks, or for a pooler in front of it.
+// unsupportedError returns the error for what a server or a role does not permit.
 func unsupportedError(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", backend.ErrUnsupported, fmt.Sprintf(format, args...))
 }

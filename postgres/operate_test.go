@@ -3,7 +3,10 @@ package postgres
 import (
 	"bytes"
 	"context"
+	"errors"
+	"fmt"
 	"net"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -60,6 +63,31 @@ func TestBreakMeetsRenewal(t *testing.T) {
 			t.Errorf("%s: %v", mode, err)
 		}
 		lost(t, l, soon)
+	}
+}
+
+// If the role may end the holder's session, but not see its owner, Break does not report that the owner has no lease.
+func TestBreakOfUnseenOwner(t *testing.T) {
+	t.Parallel()
+	s := altered(t)
+	admin := dialed(t, s.PostgresURL())
+	var roles []string
+	for _, rights := range []string{"ALTER ROLE %s LOGIN", "ALTER ROLE %s LOGIN; GRANT pg_signal_backend TO %[1]s"} {
+		role := unprivileged(t, admin)
+		if _, err := admin.Exec(t.Context(), fmt.Sprintf(rights, role)); err != nil {
+			t.Fatal(err)
+		}
+		roles = append(roles, strings.Replace(s.PostgresURL(), "postgres@", role+"@", 1))
+	}
+	b, operator := opened(t, roles[0]), opened(t, roles[1])
+	r := req("k", time.Minute)
+	l := acquire(t, b, r)
+	if err := operator.Break(t.Context(), r.Key, r.Owner); !errors.Is(err, backend.ErrUnsupported) {
+		t.Errorf("break of an owner that the role does not see: %v", err)
+	}
+	release(t, l)
+	if err := operator.Break(t.Context(), r.Key, r.Owner); !errors.Is(err, backend.ErrLost) {
+		t.Errorf("break of a free key: %v", err)
 	}
 }
 
