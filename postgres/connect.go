@@ -15,7 +15,6 @@ import (
 
 // A server describes the server process at the other end of a connection.
 type server struct {
-	pid     string // process id
 	session string // name of the session: see setup.sql
 	locks   int64  // size of the shared lock table
 }
@@ -66,7 +65,6 @@ func (s *session) prepare() error {
 	if err != nil {
 		return err
 	}
-	s.server.pid = row[1]
 	s.server.locks, _ = strconv.ParseInt(row[2], 10, 64)
 	switch {
 	case row[0] == "t" && s.b.probed.Load(): // the primary is down, or a failover is under way
@@ -74,7 +72,7 @@ func (s *session) prepare() error {
 	case row[0] == "t":
 		return unsupportedError("the server is a standby; locks on it exclude nobody on the primary " +
 			"(target_session_attrs=primary finds that)")
-	case s.server.pid != strconv.FormatUint(uint64(s.conn.PID()), 10): // a pooler invents a process id
+	case row[1] != strconv.FormatUint(uint64(s.conn.PID()), 10): // a pooler invents a process id
 		return unsupportedError("a pooler is before the server, and session locks do not work through poolers: " +
 			"connect to the server itself, or keep leases in a table, with a URL that begins with postgres+table://")
 	}

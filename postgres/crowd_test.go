@@ -118,7 +118,7 @@ func TestCrowdedWaiterMeetsEndedSession(t *testing.T) {
 	}
 	line := startAcquire(t.Context(), b, waiting("k", time.Minute))
 	until(t, 2*soon, "the waiter has tried often", func() bool { return made.Load() > leastLeases+3 })
-	_ = query[bool](t, c, "SELECT pg_terminate_backend("+ended.server.pid+", 5000)")
+	_ = query[bool](t, c, fmt.Sprintf("SELECT pg_terminate_backend(%d, 5000)", ended.conn.PID()))
 	b.pool.drop(h)
 	until(t, soon, "the waiter has met the ended session", func() bool {
 		b.pool.mu.Lock()

@@ -126,7 +126,7 @@ func TestBreakOfABusySession(t *testing.T) {
 	}()
 	until(t, soon, "the session is at work", func() bool {
 		return query[int](t, c, "SELECT count(*) FROM pg_stat_activity WHERE pid = $1::int AND state = 'active' AND query "+
-			"LIKE '%pg_sleep%'", h.s.server.pid) == 1
+			"LIKE '%pg_sleep%'", int(h.s.conn.PID())) == 1
 	})
 	if err := operator.Break(context.Background(), r.Key, r.Owner); err != nil {
 		t.Error(err)

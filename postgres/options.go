@@ -51,14 +51,11 @@ func (o *Options) validate() (Options, error) {
 	}
 	v.Timeout = cmp.Or(v.Timeout, defaultTimeout)
 	v.MaxLeases = cmp.Or(v.MaxLeases, defaultLeases)
-	bad := func(format string, args ...any) (Options, error) {
-		return v, fmt.Errorf("%w: %s", backend.ErrInvalid, fmt.Sprintf(format, args...))
-	}
 	switch {
 	case v.MaxLeases < leastLeases || v.MaxLeases > mostLeases:
-		return bad("max leases %d is not from %d to %d", v.MaxLeases, leastLeases, mostLeases)
+		return v, fmt.Errorf("%w: max leases %d, want %d to %d", backend.ErrInvalid, v.MaxLeases, leastLeases, mostLeases)
 	case v.Timeout < 0 || v.Timeout > backend.MaxTTL: // sums of longer ones would overflow
-		return bad("timeout %v is not from 0 to %v", v.Timeout, backend.MaxTTL)
+		return v, fmt.Errorf("%w: timeout %v, want 0 to %v", backend.ErrInvalid, v.Timeout, backend.MaxTTL)
 	}
 	return v, nil
 }

@@ -39,7 +39,9 @@ func modes(t testing.TB, c *pgx.Conn) (readers, writers, waiting int) {
 }
 
 // sessionOf returns the process id of the session that carries l.
-func sessionOf(l backend.Lease) string { return l.(*kit.Life).Data.(*checkout).s.server.pid }
+func sessionOf(l backend.Lease) string {
+	return fmt.Sprint(l.(*kit.Life).Data.(*checkout).s.conn.PID())
+}
 
 // Readers of one or two clients hold one key, each on its own session, and each release ends one lease only. A session
 // that has carried a shared lease can carry an exclusive one next, and the other way round. No lock is left over.
