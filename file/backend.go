@@ -46,19 +46,15 @@ func (b *Backend) read(ctx context.Context, key string, f func(r *record, now in
 	})
 }
 
-// update runs store.update, and then notifies the waiters that change has passed to its notifier.
+// update runs store.update, and then notifies the waiters that change has passed to its notifier. It notifies those of
+// every run, because a run that is repeated may have written the record.
 func (b *Backend) update(
 	ctx context.Context, key string, create bool, change func(r *record, now int64, n notifier) (write bool, err error),
 ) error {
 	out := outbox{inbox: b.inbox}
-	err := b.store.update(ctx, key, create, func(r *record, now int64) (bool, error) {
-		out.to = nil
-		return change(r, now, &out)
-	})
-	if err == nil {
-		point("unlocked")
-		out.send()
-	}
+	err := b.store.update(ctx, key, create, func(r *record, now int64) (bool, error) { return change(r, now, &out) })
+	point("unlocked")
+	out.send() // even after an error, because the record may have been written
 	return err
 }
 

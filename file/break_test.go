@@ -75,3 +75,44 @@ func TestReplacedFileIsNotBroken(t *testing.T) {
 		return false
 	})
 }
+
+// If the lock is broken between the write of an update and the check of the mark, the update is repeated, and finds that
+// it has offered the key already. The waiters are notified all the same.
+func TestRepeatedUpdateNotifies(t *testing.T) {
+	for _, shared := range []bool{false, true} {
+		dir := t.TempDir()
+		b, other := openDir(t, dir), openDir(t, dir)
+		held, err := acquire(b, "k", time.Hour, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		turn, err := Enqueue(t.Context(), other, "k", shared)
+		if err != nil {
+			t.Fatal(err)
+		}
+		broken := false
+		stopAt = func(point string) {
+			if point != "written" {
+				return
+			}
+			stopAt = nil
+			l, _, locked, err := other.store.tryLock(t.Context(), other.store.path(bucketName("k")), false)
+			if err != nil || locked {
+				t.Fatal(locked, err)
+			}
+			other.store.breakLock(t.Context(), l)
+			broken = !isNameOf(l.path, l)
+			other.store.close(l)
+		}
+		err = held.Release(t.Context())
+		stopAt = nil
+		if err != nil || !broken {
+			t.Fatalf("release %v, lock broken %v", err, broken)
+		}
+		select {
+		case <-turn:
+		case <-time.After(5 * time.Second):
+			t.Errorf("a waiter was not notified; shared %v", shared)
+		}
+	}
+}

@@ -1,6 +1,10 @@
 package file
 
-import "context"
+import (
+	"context"
+
+	"github.com/anylock/lock/backend"
+)
 
 // StopAt makes the store call f at the named points of its code.
 func StopAt(f func(point string)) { stopAt = f }
@@ -28,6 +32,20 @@ func Evict(ctx context.Context, dir, key string) error {
 		*r = record{}
 		return true, nil
 	})
+}
+
+// Enqueue puts a waiter that never polls into the queue of a held key. turn receives when the waiter is notified.
+func Enqueue(ctx context.Context, b *Backend, key string, shared bool) (turn <-chan struct{}, err error) {
+	inbox, err := b.inbox.address()
+	if err != nil {
+		return nil, err
+	}
+	t := b.inbox.register()
+	err = b.store.update(ctx, key, false, func(r *record, _ int64) (bool, error) {
+		r.queue = append(r.queue, queued{backend.NewOwner(), inbox, t.number, shared})
+		return true, nil
+	})
+	return t.turn, err
 }
 
 const (
