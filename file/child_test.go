@@ -110,6 +110,8 @@ func shell(b *file.Backend) {
 		switch verb {
 		case "arm":
 			armed.Store(true)
+		case "starve":
+			_, err = starve()
 		case "try", "wait", "shared-try", "shared-wait":
 			r := request(key, ttl, strings.HasSuffix(verb, "wait"))
 			r.Shared = strings.HasPrefix(verb, "shared")

@@ -16,6 +16,7 @@ import (
 
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/file"
+	"github.com/anylock/lock/internal/storetest"
 )
 
 // starve uses up the descriptors of the process. feed closes n of them.
@@ -56,6 +57,27 @@ func starve() (feed func(n int), err error) {
 func TestLeasesOutliveLackOfDescriptors(t *testing.T) {
 	t.Parallel()
 	runQuietly(t, "starved")
+}
+
+// A process without a free descriptor notifies the first waiter of a key that it releases. Otherwise, the waiter might
+// poll too late, and lose its turn to the next one.
+func TestReleaseWithoutDescriptorsNotifies(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	b := open(t, dir)
+	c := start(t, dir, "shell")
+	c.ok("try k 60000")
+	turn, err := file.Enqueue(t.Context(), b, "k", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.ok("starve")
+	c.ok("release")
+	select {
+	case <-turn:
+	case <-time.After(storetest.Soon):
+		t.Error("the waiter was not notified")
+	}
 }
 
 // Without free descriptors, Open fails with an error that names the cause. It succeeds once enough descriptors are

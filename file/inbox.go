@@ -168,9 +168,9 @@ func (o *outbox) notify(q queued) bool {
 
 func (o *outbox) send() {
 	for _, q := range o.to {
-		if fd, err := openInbox(o.path(q.inbox)); err == nil {
+		if fd, err := o.store.spare.openInbox(o.path(q.inbox)); err == nil {
 			writeFIFO(fd, binary.LittleEndian.AppendUint64(nil, q.ticket))
-			closeFD(fd)
+			o.store.spare.closeFile(fd)
 		}
 	}
 }

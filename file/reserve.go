@@ -62,6 +62,15 @@ func (r *reserve) open(ctx context.Context, path string) (fd int, err error) {
 	}
 }
 
+// openInbox opens a waiter's FIFO. If the process has no free descriptor, openInbox uses a spare one. Close the FIFO with
+// closeFile.
+func (r *reserve) openInbox(path string) (fd int, err error) {
+	if fd, err = openInbox(path); noDescriptor(err) && r.free() {
+		fd, err = openInbox(path)
+	}
+	return fd, err
+}
+
 // free closes a spare descriptor, and reports whether there was one.
 func (r *reserve) free() bool {
 	r.mu.Lock()
