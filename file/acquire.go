@@ -83,7 +83,8 @@ func (a *attempt) change(r *record, now int64, n notifier, inbox uint64) (change
 			r.reserveFor(a.r.Owner, a.r.Shared, now, n)
 		}
 	}
-	if l := r.lease(a.r.Owner); l != nil { // reserved now or earlier, or already granted to this request
+	// reserved now or earlier, or already granted to this request
+	if l := r.lease(a.r.Owner); l != nil && l.shared == a.r.Shared {
 		if l.token == 0 {
 			l.token = a.b.store.nextToken(r.last)
 			r.last = l.token

@@ -334,3 +334,28 @@ func TestManyReadersEnterTogether(t *testing.T) {
 	mustRelease(t, all...)
 	mustRelease(t, mustTry(t, b, "k", time.Minute))
 }
+
+// A request by an owner that holds the key in the other mode is refused. If it were taken for a repeated request, a
+// reader would become a writer beside other readers.
+func TestRepeatedRequestHasSameMode(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	b, other := open(t, dir), open(t, dir)
+	for _, shared := range []bool{false, true} {
+		r := request("k", time.Minute, false)
+		r.Shared = shared
+		held, err := b.Acquire(t.Context(), r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		leases := []backend.Lease{held}
+		if shared {
+			leases = append(leases, mustShare(t, other, time.Minute))
+		}
+		r.Shared = !shared
+		if _, err := other.Acquire(t.Context(), r); !errors.Is(err, backend.ErrHeld) {
+			t.Errorf("held with shared %v, requested with shared %v: %v, want ErrHeld", shared, !shared, err)
+		}
+		mustRelease(t, leases...)
+	}
+}
