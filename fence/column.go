@@ -38,11 +38,12 @@ func NewColumns(d Dialect, table, key, token, sharedToken string) Column {
 func columnStatements(s syntax, table, key, column, seen string) statements {
 	raise := `UPDATE ` + table + ` SET ` + column + ` = ` + s.max("COALESCE("+column+", 0)", s.token) +
 		` WHERE ` + key + ` = ` + s.key
-	return s.statements(raise, seen, table, key)
+	return s.statements(raise, seen+", "+column, table, key)
 }
 
-// Check is like Table.Check, for the row with that key. Without such a row the error matches sql.ErrNoRows. A Column of
-// NewColumn knows only exclusive tokens.
+// Check is like Table.Check, for the row with that key. Without such a row the error matches sql.ErrNoRows. If the
+// column has not kept the token, because it is not a 64-bit integer, the error is lock.ErrInvalid. A Column of NewColumn
+// knows only exclusive tokens.
 func (c Column) Check(ctx context.Context, tx *sql.Tx, key any, token uint64) error {
 	return c.exclusive.check(ctx, tx, c.row+fmt.Sprint(key), key, token)
 }

@@ -37,16 +37,16 @@ var syntaxes = map[Dialect]syntax{
 
 func (s syntax) max(a, b string) string { return s.greatest + "(" + a + ", " + b + ")" }
 
-// statements returns the statements that raise a number and compare the token with seen, in the row of a key. They are
-// empty for an unknown dialect.
-func (s syntax) statements(raise, seen, table, key string) statements {
+// statements returns the statements that raise a number and read numbers, in the row of a key. They are empty for an
+// unknown dialect.
+func (s syntax) statements(raise, numbers, table, key string) statements {
 	switch {
 	case s == syntax{}:
 		return statements{}
 	case s.returning:
-		return statements{raise: raise + ` RETURNING ` + seen}
+		return statements{raise: raise + ` RETURNING ` + numbers}
 	}
-	return statements{raise, `SELECT ` + seen + ` FROM ` + table + ` WHERE ` + key + ` = ` + s.key + ` FOR UPDATE`}
+	return statements{raise, `SELECT ` + numbers + ` FROM ` + table + ` WHERE ` + key + ` = ` + s.key + ` FOR UPDATE`}
 }
 
 // statements check tokens of one mode in a Table or Column. A plain SELECT would not do: it reads the transaction's
@@ -54,8 +54,8 @@ func (s syntax) statements(raise, seen, table, key string) statements {
 // the transaction ends. It raises the number of its mode even if the token is stale. That refuses no live lease: all
 // tokens below a stale token of the other mode belong to leases that have ended.
 type statements struct {
-	raise string // raises the mode's number to the token, and returns the number to compare with unless read is set
-	read  string // returns the number to compare with and locks the row; empty if raise does
+	raise string // raises the mode's number to the token, and returns the numbers unless read is set
+	read  string // returns the number to compare with and the mode's number, and locks the row; empty if raise does
 }
 
 func (s statements) check(ctx context.Context, tx *sql.Tx, resource string, key any, token uint64) error {
@@ -72,9 +72,13 @@ func (s statements) check(ctx context.Context, tx *sql.Tx, resource string, key 
 		}
 		query, args = s.read, []any{key}
 	}
-	var seen uint64
-	if err := tx.QueryRowContext(ctx, query, args...).Scan(&seen); err != nil {
+	var seen, kept uint64
+	if err := tx.QueryRowContext(ctx, query, args...).Scan(&seen, &kept); err != nil {
 		return fmt.Errorf("fence: check the token of %q: %w", resource, err)
+	}
+	if kept < token {
+		return fmt.Errorf("%w: the column for the token of %q is no 64-bit integer: it keeps %d instead of %d",
+			backend.ErrInvalid, resource, kept, token)
 	}
 	return Compare(resource, token, seen)
 }
@@ -105,7 +109,7 @@ func tableStatements(s syntax, table, column, seen string) statements {
 		as, update = ``, `ON DUPLICATE KEY UPDATE `+column+` = `+s.max(column, "VALUES("+column+")")
 	}
 	insert := `INSERT INTO ` + table + as + ` (` + column + `, resource) VALUES (` + s.token + `, ` + s.key + `) `
-	return s.statements(insert+update, seen, table, "resource")
+	return s.statements(insert+update, seen+", "+column, table, "resource")
 }
 
 // Create creates the table if it does not exist. db is a *sql.DB, or a *sql.Tx if the database can roll back CREATE

@@ -30,6 +30,7 @@ func Run(t *testing.T, d Database) {
 	t.Run("SharedOrder", d.sharedOrder)
 	t.Run("Histories", d.histories)
 	t.Run("Names", d.names)
+	t.Run("UnfitColumns", d.unfitColumns)
 	for _, level := range d.Levels {
 		for name, c := range d.checks() {
 			t.Run(fmt.Sprintf("%v/%s", level, name), func(t *testing.T) {

@@ -1,8 +1,10 @@
 package fencetest
 
 import (
+	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"math"
 	"testing"
 	"time"
@@ -83,6 +85,48 @@ func (d Database) names(t *testing.T) {
 	}
 	if err := fence.NewTable(0, "fences").Check(ctx, tx, "a", 1); !errors.Is(err, lock.ErrInvalid) {
 		t.Errorf("no dialect: error %v", err)
+	}
+}
+
+// unfitColumns checks that no lower token passes after a higher one, even if the columns do not keep integers of 64
+// bits. As text, 512 is above 1024. In MySQL without strict mode, a column that is too small keeps its highest number.
+func (d Database) unfitColumns(t *testing.T) {
+	const low, middle, high = 512, 1<<40 - 1, 1 << 40
+	columns := fence.NewColumns(d.Dialect, "unfit", "id", "fence", "shared_fence")
+	single := fence.NewColumn(d.Dialect, "unfit", "id", "fence")
+	for _, kind := range []string{"text", "int"} {
+		for name, raise := range map[string]func(context.Context, *sql.Tx, any, uint64) error{
+			"writer": columns.Check, "reader": columns.CheckShared, "single": single.Check,
+		} {
+			for _, statement := range []string{
+				`DROP TABLE IF EXISTS unfit`,
+				fmt.Sprintf(`CREATE TABLE unfit (id bigint PRIMARY KEY, fence %s, shared_fence %[1]s)`, kind),
+				`INSERT INTO unfit (id) VALUES (7)`,
+			} {
+				if _, err := d.ExecContext(t.Context(), statement); err != nil {
+					t.Fatal(err)
+				}
+			}
+			passes := func(check func(context.Context, *sql.Tx, any, uint64) error, token uint64) bool {
+				tx := d.begin(t, sql.LevelDefault)
+				defer tx.Rollback()
+				if d.Dialect == fence.MySQL {
+					if _, err := tx.ExecContext(t.Context(), `SET sql_mode = ''`); err != nil {
+						t.Fatal(err)
+					}
+				}
+				err := check(t.Context(), tx, accountID, token)
+				if d.Dialect == fence.MySQL { // the pool keeps the connection
+					if _, err := tx.ExecContext(t.Context(), `SET sql_mode = DEFAULT`); err != nil {
+						t.Fatal(err)
+					}
+				}
+				return err == nil && tx.Commit() == nil
+			}
+			if passes(raise, low) && passes(raise, high) && passes(columns.Check, middle) {
+				t.Errorf("%s columns, %s: a lower token has passed", kind, name)
+			}
+		}
 	}
 }
 
