@@ -14,7 +14,13 @@ import (
 type client struct {
 	memory *memory.Backend
 	store  *Store
+	calls  *kit.Leases // of its calls, Close ends those whose requests have not reached the store
 }
+
+func newClient(s *Store) *client { return &client{s.memory.Client(), s, kit.NewLeases(nil, 0)} }
+
+// request simulates one request's way to the store. It returns nil if the request arrives.
+func (c *client) request(ctx context.Context) error { return c.calls.Call(ctx, nil, c.store.request) }
 
 var _ interface {
 	backend.Backend
@@ -27,23 +33,23 @@ func (c *client) Acquire(ctx context.Context, r backend.Request) (backend.Lease,
 	if err := r.ValidateFor(c.Guarantees()); err != nil {
 		return nil, err
 	}
-	if err := c.store.request(ctx); err != nil {
+	if err := c.request(ctx); err != nil {
 		return nil, err
 	}
 	granted, err := c.memory.Acquire(ctx, r)
 	if err != nil {
 		return nil, err
 	}
-	l := &lease{granted.(*kit.Life), c.store}
+	l := &lease{granted.(*kit.Life), c}
 	c.store.mu.Lock()
-	defer c.store.mu.Unlock()
 	c.store.lives[r.Owner] = l.Life
+	c.store.mu.Unlock()
 	return l, nil
 }
 
 // Inspect implements backend.Backend.
 func (c *client) Inspect(ctx context.Context, key string) (backend.Holder, error) {
-	if err := c.store.request(ctx); err != nil {
+	if err := c.request(ctx); err != nil {
 		return backend.Holder{}, err
 	}
 	return c.memory.Inspect(ctx, key)
@@ -51,7 +57,7 @@ func (c *client) Inspect(ctx context.Context, key string) (backend.Holder, error
 
 // List implements backend.Lister.
 func (c *client) List(ctx context.Context, prefix string) ([]string, error) {
-	if err := c.store.request(ctx); err != nil {
+	if err := c.request(ctx); err != nil {
 		return nil, err
 	}
 	return c.memory.List(ctx, prefix)
@@ -59,7 +65,7 @@ func (c *client) List(ctx context.Context, prefix string) ([]string, error) {
 
 // Break implements backend.Breaker.
 func (c *client) Break(ctx context.Context, key, owner string) error {
-	if err := c.store.request(ctx); err != nil {
+	if err := c.request(ctx); err != nil {
 		return err
 	}
 	return c.memory.Break(ctx, key, owner)
@@ -69,17 +75,20 @@ func (c *client) Break(ctx context.Context, key, owner string) error {
 func (c *client) Guarantees() backend.Guarantees { return c.memory.Guarantees() }
 
 // Close implements backend.Backend.
-func (c *client) Close() error { return c.memory.Close() }
+func (c *client) Close() error {
+	c.calls.Close()
+	return c.memory.Close()
+}
 
 // A lease is a lease in memory whose requests can fail as the test demands.
 type lease struct {
 	*kit.Life
-	store *Store
+	client *client
 }
 
 // Renew implements backend.Lease.
 func (l *lease) Renew(ctx context.Context, ttl time.Duration) error {
-	if err := l.store.request(ctx); err != nil {
+	if err := l.client.request(ctx); err != nil {
 		return err
 	}
 	return l.Life.Renew(ctx, ttl)
@@ -87,10 +96,11 @@ func (l *lease) Renew(ctx context.Context, ttl time.Duration) error {
 
 // Release implements backend.Lease. Even if the request fails, the holder is no longer notified of a loss.
 func (l *lease) Release(ctx context.Context) error {
-	l.store.mu.Lock()
-	delete(l.store.lives, l.Owner())
-	l.store.mu.Unlock()
-	if err := l.store.request(context.WithoutCancel(ctx)); err != nil {
+	s := l.client.store
+	s.mu.Lock()
+	delete(s.lives, l.Owner())
+	s.mu.Unlock()
+	if err := l.client.request(context.WithoutCancel(ctx)); err != nil {
 		return err
 	}
 	return l.Life.Release(ctx)

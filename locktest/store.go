@@ -40,7 +40,7 @@ func New(t testing.TB) *Store {
 // Locker returns a Locker on the store, as for a process of its own. The Lockers of one Store exclude each other.
 func (s *Store) Locker(opts ...lock.Option) *lock.Locker {
 	s.t.Helper()
-	return s.open(&client{s.memory.Client(), s}, opts...)
+	return s.open(newClient(s), opts...)
 }
 
 func (s *Store) open(b backend.Backend, opts ...lock.Option) *lock.Locker {
@@ -112,7 +112,7 @@ func (s *Store) SetDelay(d time.Duration) {
 	s.delay = d
 }
 
-// request simulates one request's way to the store. It returns nil if the request arrives.
+// request waits for the delay, and fails if the store is away.
 func (s *Store) request(ctx context.Context) error {
 	s.mu.Lock()
 	delay := s.delay

@@ -212,3 +212,33 @@ func TestSharedLeases(t *testing.T) {
 		release()
 	})
 }
+
+// Close ends requests that have not reached the store yet.
+func TestCloseEndsSlowRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := locktest.New(t)
+		locks := store.Locker()
+		lease, err := locks.Acquire(t.Context(), "held")
+		is(t, err, nil)
+		store.SetDelay(time.Hour)
+		errs := make(chan error)
+		for _, call := range []func() error{
+			func() error { _, err := locks.Acquire(t.Context(), "k"); return err },
+			func() error { _, err := locks.TryAcquire(t.Context(), "other"); return err },
+			func() error { _, err := locks.Ops().Inspect(t.Context(), "k"); return err },
+			func() error { _, err := locks.Ops().List(t.Context(), ""); return err },
+			func() error { return lease.Release(t.Context()) },
+		} {
+			go func() { errs <- call() }()
+		}
+		synctest.Wait()
+		begun := time.Now()
+		is(t, locks.Close(), nil)
+		for range 5 {
+			is(t, <-errs, lock.ErrClosed)
+		}
+		if late := time.Since(begun); late != 0 {
+			t.Errorf("the last call ended %v after Close", late)
+		}
+	})
+}
