@@ -44,6 +44,7 @@ func (c *client) Acquire(ctx context.Context, r backend.Request) (backend.Lease,
 	c.store.mu.Lock()
 	c.store.lives[r.Owner] = l.Life
 	c.store.mu.Unlock()
+	_ = l.Life.Renew(context.Background(), r.TTL) // notices a loss that came before the entry in lives
 	return l, nil
 }
 

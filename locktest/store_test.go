@@ -3,6 +3,7 @@ package locktest_test
 import (
 	"context"
 	"errors"
+	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -241,4 +242,41 @@ func TestCloseEndsSlowRequests(t *testing.T) {
 			t.Errorf("the last call ended %v after Close", late)
 		}
 	})
+}
+
+// Lose notifies a holder whose Acquire has not returned yet.
+func TestLoseDuringAcquire(t *testing.T) {
+	store := locktest.New(t)
+	locks := store.Locker()
+	for range 6000 {
+		got := make(chan *lock.Lease, 1)
+		go func() {
+			lease, err := locks.Acquire(t.Context(), "k")
+			if err != nil {
+				t.Error(err)
+			}
+			got <- lease
+		}()
+		var h lock.Holder
+		for !h.Held() {
+			runtime.Gosched()
+			var err error
+			if h, err = locks.Ops().Inspect(t.Context(), "k"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		store.Lose("k")
+		lease := <-got
+		if lease == nil {
+			return
+		}
+		if lease.Owner() == h.Owner { // otherwise Acquire has noticed the loss, and acquired the key again
+			select {
+			case <-lease.Lost():
+			case <-time.After(5 * time.Second):
+				t.Fatal("the holder was not notified")
+			}
+		}
+		_ = lease.Release(t.Context())
+	}
 }
