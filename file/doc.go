@@ -30,7 +30,8 @@
 // and token. Readers and writers wait in one queue, in order of arrival. The shared waiters at the head of the queue
 // are granted the key together: the process that makes room for them writes a lease for each. Until the waiter claims
 // its lease, the lease is a reservation that lasts half a second, plus 2 ms for each reader beside it. A waiter that is
-// stopped or killed at that moment delays the next writer by up to a second, and no reader.
+// stopped or killed at that moment delays the next writer by up to a second, or longer beside hundreds of readers, and
+// no reader.
 //
 // If a waiting writer is cancelled, the readers behind it are granted the key at once. If its process is killed, they
 // are granted the key when one of them polls, about a second later at most, or when another request for the key
