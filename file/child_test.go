@@ -71,6 +71,8 @@ func runRole(role string) int {
 		full(b)
 	case "starved":
 		starved(b)
+	case "sparing":
+		sparing(b)
 	case "idle":
 		idle(b)
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -78,6 +79,13 @@ func TestReleaseWithoutDescriptorsNotifies(t *testing.T) {
 	case <-time.After(storetest.Soon):
 		t.Error("the waiter was not notified")
 	}
+}
+
+// A process without a free descriptor keeps its spare ones, even if the files that it opens with them do not exist.
+// Otherwise, the process might use them for something else, and could not renew its leases any more.
+func TestSpareDescriptorsAreKept(t *testing.T) {
+	t.Parallel()
+	runQuietly(t, "sparing")
 }
 
 // Without free descriptors, Open fails with an error that names the cause. It succeeds once enough descriptors are
@@ -154,6 +162,60 @@ func starved(b *file.Backend) {
 	feed(8)
 	if _, err := b.Acquire(ctx, request("new", ttl, false)); err != nil {
 		fmt.Println("acquire with free descriptors:", err)
+	}
+	fmt.Println("done")
+}
+
+func sparing(b *file.Backend) {
+	ctx, dir := context.Background(), os.Getenv(dirVariable)
+	dead, err := file.Open(ctx, dir)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	var leases []backend.Lease
+	for i := range 5 {
+		key := fmt.Sprint("held ", i)
+		l, err := b.Acquire(ctx, request(key, time.Minute, false))
+		if err == nil {
+			_, err = file.Enqueue(ctx, dead, key, false)
+		}
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		leases = append(leases, l)
+	}
+	dead.Close() // removes the inbox of the waiters
+	if _, err := starve(); err != nil {
+		fmt.Println(err)
+		return
+	}
+	stillStarved := func(after string) {
+		if _, err := unix.Open("/dev/null", unix.O_RDONLY|unix.O_CLOEXEC, 0); !errors.Is(err, unix.EMFILE) {
+			fmt.Println("a descriptor is free after", after)
+		}
+	}
+	for i := range 5 {
+		key := fmt.Sprint("absent ", i)
+		if _, err := os.Stat(filepath.Join(dir, file.BucketName(key))); !errors.Is(err, os.ErrNotExist) {
+			fmt.Println(key, "has a bucket:", err)
+		}
+		if _, err := b.Inspect(ctx, key); err != nil {
+			fmt.Println("inspect", key, err)
+		}
+		stillStarved("Inspect")
+	}
+	for _, l := range leases {
+		limited, cancel := context.WithTimeout(ctx, storetest.Soon)
+		if err := l.Renew(limited, time.Minute); err != nil {
+			fmt.Println("renew:", err)
+		}
+		cancel()
+		if err := l.Release(ctx); err != nil {
+			fmt.Println("release:", err)
+		}
+		stillStarved("Release")
 	}
 	fmt.Println("done")
 }

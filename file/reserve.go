@@ -53,10 +53,11 @@ func (r *reserve) close() {
 func (r *reserve) open(ctx context.Context, path string) (fd int, err error) {
 	const pause = time.Millisecond // a request takes some 20 µs
 	for {
-		if fd, err = openAt(path, openWrite, 0); !noDescriptor(err) {
+		fd, err = r.try(func() (int, error) { return openAt(path, openWrite, 0) })
+		if !noDescriptor(err) {
 			return fd, err
 		}
-		if !r.free() && kit.Sleep(ctx, pause) != nil {
+		if kit.Sleep(ctx, pause) != nil {
 			return -1, fmt.Errorf("%w: %w", kit.ContextError(ctx, nil), err)
 		}
 	}
@@ -65,10 +66,29 @@ func (r *reserve) open(ctx context.Context, path string) (fd int, err error) {
 // openInbox opens a waiter's FIFO. If the process has no free descriptor, openInbox uses a spare one. Close the FIFO with
 // closeFile.
 func (r *reserve) openInbox(path string) (fd int, err error) {
-	if fd, err = openInbox(path); noDescriptor(err) && r.free() {
-		fd, err = openInbox(path)
+	return r.try(func() (int, error) { return openInbox(path) })
+}
+
+// try calls open. If the process has no free descriptor, try calls open again, with a spare one.
+func (r *reserve) try(open func() (fd int, err error)) (fd int, err error) {
+	if fd, err = open(); noDescriptor(err) && r.free() {
+		if fd, err = open(); err != nil {
+			r.refill()
+		}
 	}
 	return fd, err
+}
+
+// refill replaces a spare descriptor that was closed in vain.
+func (r *reserve) refill() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.spares) == spareFDs {
+		return
+	}
+	if fd, err := copyFD(r.base); err == nil { // there is no base after close
+		r.spares = append(r.spares, fd)
+	}
 }
 
 // free closes a spare descriptor, and reports whether there was one.
