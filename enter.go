@@ -139,7 +139,7 @@ func (l *Locker) passOn(g *gate, handed *tenure) {
 		l.leave(g, nil)
 		return
 	}
-	_ = handed.handOnOrRelease(context.Background()) // if the release fails, the TTL ends the lease
+	_ = handed.giveUp(context.Background(), 0) // if the release fails, the TTL ends the lease
 }
 
 // heldLocked returns the error of an attempt that must not wait behind a holder of this process, nil if there is no

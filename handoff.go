@@ -21,14 +21,23 @@ const handoffTrust = 10 * time.Millisecond
 // keepPause is the pause between attempts to set a minimum hold.
 const keepPause = 100 * time.Millisecond
 
-// handOnOrRelease hands the lease to the next local waiter. If that is not possible, it releases the lease and lets the
-// next waiter contend. The error is the release's.
-func (t *tenure) handOnOrRelease(ctx context.Context) error {
-	if t.handOn() {
+// giveUp hands the lease to the next local waiter. If that is not possible, it releases the lease and lets the next
+// waiter contend. If keep is positive, giveUp neither hands on nor releases the lease, but sets it to end after keep.
+func (t *tenure) giveUp(ctx context.Context, keep time.Duration) error {
+	t.locker.renewals.remove(t)
+	handedOn := false
+	defer func() {
+		if !handedOn { // also if the store panics
+			t.stop()
+			t.locker.leave(t.gate, nil)
+		}
+	}()
+	if keep > 0 {
+		return t.keepForMinHold(ctx, keep)
+	}
+	if handedOn = t.handOn(); handedOn {
 		return nil
 	}
-	t.stop()
-	defer t.locker.leave(t.gate, nil)
 	return t.lease.Release(ctx)
 }
 
@@ -39,13 +48,11 @@ func (t *tenure) handOn() bool {
 	l.mu.Lock()
 	waiter := l.nextLocked(t.gate)
 	l.mu.Unlock()
-	if waiter == nil || waiter.terms.owner != "" ||
+	// A renewal on this holder's terms may reach the store after one on the next holder's terms.
+	overlaps := t.renewals.Load() > 0
+	if waiter == nil || waiter.terms.owner != "" || overlaps ||
 		int(t.handoffs) >= l.defaults.handoff || t.age() >= handoffTime {
 		return false
-	}
-	l.renewals.remove(t)
-	if t.renewals.Load() > 0 {
-		return false // a request on this holder's terms may reach the store after a request on the next holder's terms
 	}
 	// The next holder gets the TTL that it requested, in full if nobody will renew the lease.
 	ttl := waiter.terms.leaseTTL()
@@ -76,16 +83,14 @@ func (t *tenure) handOn() bool {
 	return true
 }
 
-// keepForMinHold keeps the key taken for at least d more, and lets the next local waiter queue at the store.
+// keepForMinHold keeps the key taken for at least d more. An error that is not a loss means that the outcome is unknown.
 func (t *tenure) keepForMinHold(ctx context.Context, d time.Duration) error {
-	l := t.locker
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), handoffTime)
 	defer cancel()
-	l.renewals.remove(t)
 	// The deadline must be at least d away, because some stores free the key then, a margin before the end of the TTL. If
 	// the store grants no such TTL, request the longest that it grants.
 	ttl := d + backend.Margin(0)
-	ttl = min(ttl+ttl/99+1, cmp.Or(l.guarantees.MaxTTL, backend.MaxTTL))
+	ttl = min(ttl+ttl/99+1, cmp.Or(t.locker.guarantees.MaxTTL, backend.MaxTTL))
 	var err error
 	kept := false
 	for again := true; again; {
@@ -94,15 +99,8 @@ func (t *tenure) keepForMinHold(ctx context.Context, d time.Duration) error {
 		kept = kept || err == nil
 		again = (err == nil && overlaps || isUnknown(err)) && kit.Sleep(ctx, keepPause) == nil
 	}
-	t.stop()
-	l.leave(t.gate, nil)
-	switch {
-	case kept && errors.Is(err, ErrLost): // the minimum hold has passed
+	if kept && errors.Is(err, ErrLost) { // the minimum hold has passed
 		return nil
-	case isLoss(err):
-		return err
-	case err != nil:
-		t.warn("min hold: outcome unknown, the key may stay taken for its ttl", "error", err)
 	}
-	return nil
+	return err
 }

@@ -217,6 +217,43 @@ func TestHandoffRenewalIsBounded(t *testing.T) {
 	})
 }
 
+// If the store panics in a release, in its renewal for a hand-off or for a minimum hold, the next waiter still gets its
+// turn, and Shutdown does not wait for the failed release.
+func TestPanicInReleaseLeavesTheGate(t *testing.T) {
+	for name, opts := range map[string][]lock.AcquireOption{
+		"hand-off":     nil,
+		"minimum hold": {lock.WithMinHold(time.Minute)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFaulty(memory.New())
+				l := locker(t, f)
+				lease := acquire(t, l, "k", opts...)
+				got := queue(t, l, 1, lock.WithoutRenewal(), lock.WithWait(time.Hour)) // WithoutRenewal: a hand-off renews
+				f.set(func() { f.renew = func(context.Context) error { panic("boom") } })
+				func() {
+					defer func() {
+						if got := recover(); got != "boom" {
+							t.Errorf("the caller gets the panic %v", got)
+						}
+					}()
+					_ = lease.Release(t.Context())
+				}()
+				f.set(func() { f.renew = nil })
+				release(t, lease) // repeats the request whose outcome is unknown
+				if next := <-got; next != nil {
+					release(t, next)
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				if err := l.Shutdown(ctx); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
 // A cancelled waiter is skipped, in the queue and at the moment of its turn.
 func TestCancelledWaiters(t *testing.T) {
 	bubble(t, func(t *testing.T, a, b *lock.Locker) {

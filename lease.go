@@ -172,17 +172,16 @@ func (t *tenure) finish(ctx context.Context) (err error) {
 		t.discard(ctx)
 		return t.cause
 	}
-	if t.locker.defaults.tracer != nil {
-		held := t.held()
-		defer func() { t.traceEnd(ctx, held, t.error("release", err)) }()
-	}
-	if t.minHold > 0 {
-		if left := t.minHold - t.held(); left > 0 {
-			return t.keepForMinHold(ctx, left)
-		}
-	}
-	err = t.handOnOrRelease(ctx)
-	if err != nil && !isLoss(err) {
+	held := t.held()
+	defer func() { t.traceEnd(ctx, held, t.error("release", err)) }()
+	keep := t.minHold - held
+	err = t.giveUp(ctx, keep)
+	switch {
+	case err == nil, isLoss(err):
+	case keep > 0:
+		t.warn("min hold: outcome unknown, the key may stay taken for its ttl", "error", err)
+		return nil
+	default:
 		t.warn("release: outcome unknown", "error", err)
 	}
 	return err
