@@ -24,11 +24,10 @@ const keepPause = 100 * time.Millisecond
 // giveUp hands the lease to the next local waiter. If that is not possible, it releases the lease and lets the next
 // waiter contend. If keep is positive, giveUp neither hands on nor releases the lease, but sets it to end after keep.
 func (t *tenure) giveUp(ctx context.Context, keep time.Duration) error {
-	t.locker.renewals.remove(t)
+	t.stop()
 	handedOn := false
 	defer func() {
 		if !handedOn { // also if the store panics
-			t.stop()
 			t.locker.leave(t.gate, nil)
 		}
 	}()
@@ -71,11 +70,7 @@ func (t *tenure) handOn() bool {
 		return false // another waiter is next, perhaps with other terms
 	}
 	next := t.successor()
-	t.mu.Lock()
-	ended := t.phase == lost
-	t.next = next
-	t.mu.Unlock()
-	if ended {
+	if next.is(lost) {
 		return false
 	}
 	t.gate.inside.Store(nil)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/anylock/lock"
+	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/memory"
 )
 
@@ -47,6 +48,38 @@ func TestLostLeaseIsOutOfTheWay(t *testing.T) {
 		release(t, again)
 		free(t, a, "k")
 	})
+}
+
+// After hand-offs, the loss of a lease reaches its present holder alone, even if the lease is not a LossNotifier.
+func TestLossAfterHandoff(t *testing.T) {
+	for name, store := range map[string]func() backend.Backend{
+		"callback": func() backend.Backend { return memory.New() },
+		"channel":  func() backend.Backend { return plainStore{memory.New()} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := locker(t, store(), lock.WithTTL(ttl), lock.WithoutRenewal())
+				first := acquire(t, l, "k")
+				got := queue(t, l, 2)
+				release(t, first)
+				second := <-got
+				release(t, second)
+				third := <-got
+				if third.Owner() != first.Owner() {
+					t.Error("the lease was not handed on")
+				}
+				<-third.Lost()
+				wantErr(t, third.Err(), lock.ErrLost)
+				for _, earlier := range []*lock.Lease{first, second} {
+					if lost(earlier) {
+						t.Error("an earlier holder is notified")
+					}
+					wantErr(t, earlier.Err(), lock.ErrReleased)
+				}
+				wantErr(t, third.Release(t.Context()), lock.ErrLost)
+			})
+		})
+	}
 }
 
 // A logger that blocks does not delay the notification of other holders.

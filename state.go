@@ -102,7 +102,6 @@ type grant struct {
 	lease   backend.Lease
 	owner   string
 	granted time.Time
-	ended   chan struct{} // closed when the process gives the lease up; nil if nothing waits for that
 }
 
 // A tenure is the time for which one local holder has a lease of the store. The handles of its re-entries share it. A
@@ -111,13 +110,13 @@ type tenure struct {
 	grant
 	handoffs     uint8         // of the lease, before this tenure began
 	token        uint64        // of the holder
+	ended        chan struct{} // closed when the holder gives the lease up; nil if nothing waits for that
 	startAge     time.Duration // age of the lease when the tenure began
 	minHold      time.Duration
 	confirmedAge time.Duration // age of the lease when the store last confirmed it for a hand-off
 
 	mu      sync.Mutex
 	phase   phase
-	next    *tenure                    // the tenure to which the lease was handed on
 	handles int                        // number of handles not released
 	cause   error                      // ErrLost or ErrClosed if the lease was lost while it was held
 	end     time.Time                  // the deadline when the tenure ended

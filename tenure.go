@@ -31,11 +31,12 @@ func (t *tenure) successor() *tenure {
 	if t.token != 0 { // 0: the store has none
 		next.token = t.token + 1
 	}
+	next.watch()
 	return next
 }
 
-// watch arranges for lose to be called when the store's lease ends. The call may come after the process has given the
-// lease up.
+// watch arranges for lose to be called when the store's lease ends, at once if it has ended. The call may come after
+// this holder has given the lease up.
 func (t *tenure) watch() {
 	if lease, ok := t.lease.(backend.LossNotifier); ok {
 		lease.OnLost(t.lose)
@@ -82,13 +83,10 @@ func (t *tenure) begin(terms *settings) *Lease {
 func (t *tenure) lose() {
 	t.locker.renewals.remove(t)
 	t.mu.Lock()
-	before, next := t.phase, t.next
+	before := t.phase
 	t.phase = lost
 	if before != held {
 		t.mu.Unlock()
-		if next != nil {
-			next.lose()
-		}
 		return
 	}
 	t.cause, t.end = t.locker.lossReason(), t.lease.Deadline()
@@ -107,7 +105,7 @@ func (t *tenure) lose() {
 	}
 }
 
-// stop ends the watch over the lease and its renewal. Whoever gives the lease up calls stop once.
+// stop ends the tenure's watch over the lease, and its renewals. Whoever gives the lease up calls stop once.
 func (t *tenure) stop() {
 	if t.ended != nil {
 		close(t.ended)
