@@ -120,35 +120,43 @@ func (r *renewer) startWorkersLocked(ctx context.Context) {
 	}
 }
 
-// A job is a tenure whose lease a worker renews, and the time when the renewal was due. Another worker may get the same
-// tenure before this worker has finished.
+// A job is a tenure whose lease a worker renews to ttl, and the time when the renewal was due. Another worker may get the
+// same tenure before this worker has finished.
 type job struct {
 	tenure *tenure
+	ttl    time.Duration
 	due    time.Time
 }
 
-// popDueLocked removes the due renewals from the clock and returns them, as many as fit in one request. If the store
-// renews batches, it also returns renewals that will be due soon, which makes fewer, larger requests. It leaves leases
-// with much more or less remaining time than the first to another request, because the shortest remaining time limits
-// the whole request. shortest is that time.
+// popDueLocked removes renewals that are due from the clock, and returns those to request, as many as fit in one
+// request. If the store renews batches, it also returns renewals that will be due soon, which makes fewer, larger
+// requests. It leaves leases with much more or less remaining time than the first to another request, because the
+// shortest remaining time limits the whole request. shortest is that time.
 func (r *renewer) popDueLocked() (due []job, shortest time.Duration) {
 	now := time.Now()
 	var others []*alarm.Entry[*tenure]
 	var first time.Duration // the remaining time of the first lease
 	for e := r.clock.First(); e != nil && len(due) < r.size && len(others) < r.size; e = r.clock.First() {
-		left := e.Item.lease.Deadline().Sub(now)
+		t := e.Item
+		left := t.lease.Deadline().Sub(now)
 		if ahead := e.At().Sub(now); ahead > 0 && (len(due) == 0 || ahead > left/16) {
 			break
 		}
 		r.clock.Remove(e)
-		if len(due) == 0 {
+		t.mu.Lock()
+		ttl, ok := t.ttlToRequestLocked(t.ttl)
+		t.mu.Unlock()
+		switch {
+		case !ok: // the lease has reached its maximum hold: its deadline is final
+			continue
+		case len(due) == 0:
 			first, shortest = left, left
-		} else if left > 4*first || first > 4*left {
+		case left > 4*first || first > 4*left:
 			others = append(others, e)
 			continue
 		}
-		due = append(due, job{e.Item, e.At()})
-		e.Item.renewals.Add(1)
+		due = append(due, job{t, ttl, e.At()})
+		t.renewals.Add(1)
 		shortest = min(shortest, left)
 	}
 	for _, e := range others {
@@ -159,22 +167,9 @@ func (r *renewer) popDueLocked() (due []job, shortest time.Duration) {
 
 // renew makes one request for the leases of due, a batch or a single lease, and schedules their next renewals.
 func (r *renewer) renew(closing context.Context, due []job, shortest time.Duration) {
-	renewals := make([]backend.Renewal, 0, len(due))
-	requested := due[:0]
-	for _, j := range due {
-		t := j.tenure
-		t.mu.Lock()
-		ttl, ok := t.ttlToRequestLocked(t.ttl)
-		t.mu.Unlock()
-		if !ok {
-			t.renewals.Add(-1)
-			continue // the lease has reached its maximum hold: its deadline is final
-		}
-		renewals = append(renewals, backend.Renewal{Lease: t.lease, TTL: ttl})
-		requested = append(requested, j)
-	}
-	if len(renewals) == 0 {
-		return
+	renewals := make([]backend.Renewal, len(due))
+	for i, j := range due {
+		renewals[i] = backend.Renewal{Lease: j.tenure.lease, TTL: j.ttl}
 	}
 	ctx, cancel := context.WithTimeout(closing, attemptTime(shortest))
 	begun := time.Now()
@@ -184,7 +179,7 @@ func (r *renewer) renew(closing context.Context, due []job, shortest time.Durati
 	}
 	cancel()
 	now := time.Now()
-	warnings := r.rescheduleAll(requested, errs, begun, now)
+	warnings := r.rescheduleAll(due, errs, begun, now)
 	if len(warnings) > 0 && closing.Err() == nil {
 		go func() { // a logger that blocks must not delay renewals
 			for _, warn := range warnings {
@@ -192,7 +187,7 @@ func (r *renewer) renew(closing context.Context, due []job, shortest time.Durati
 			}
 		}()
 	}
-	r.trace(requested, errs, begun, now)
+	r.trace(due, errs, begun, now)
 }
 
 // rescheduleAll schedules the next renewals after attempts that began at begun and ended with errs. Other workers may

@@ -27,7 +27,8 @@ func TestOneRequestForSimilarLeases(t *testing.T) {
 	r := newRenewer(l)
 	now := time.Now()
 	for i, seconds := range []int{2000, 670, 200, 67, 20} {
-		due := &tenure{grant: grant{locker: l, lease: leaseUntil{deadline: now.Add(time.Duration(seconds) * time.Second)}}}
+		lease := leaseUntil{deadline: now.Add(time.Duration(seconds) * time.Second)}
+		due := &tenure{grant: grant{locker: l, lease: lease, granted: now}, maxAge: forever}
 		due.renewal.Item = due
 		r.clock.Set(&due.renewal, now.Add(time.Duration(i-10)*time.Microsecond))
 	}
