@@ -32,20 +32,19 @@ func (l *Locker) moveToPrivate(g *gate) *gate {
 // callNextLocked gives the next waiter its turn, with the lease handed if that is not nil. If nobody waits, g becomes
 // idle, or is no longer used if it is private.
 func (l *Locker) callNextLocked(g *gate, handed *tenure) {
-	next := l.nextLocked(g)
-	if next == nil {
-		if !g.private {
-			if l.idle != nil {
-				delete(l.gates, l.idle.key)
-			}
-			l.idle = g
-		}
-		l.active--
-		l.drainLocked()
+	if next := l.nextLocked(g); next != nil {
+		g.waiters.Remove(next.place)
+		next.turn <- handed
 		return
 	}
-	g.waiters.Remove(g.waiters.Front())
-	next.turn <- handed
+	if !g.private {
+		if l.idle != nil {
+			delete(l.gates, l.idle.key)
+		}
+		l.idle = g
+	}
+	l.active--
+	l.drainLocked()
 }
 
 // nextLocked returns the next waiter at g, nil if there is none or the Locker grants nothing new.
@@ -56,8 +55,10 @@ func (l *Locker) nextLocked(g *gate) *waiter {
 	return g.waiters.Front().Value.(*waiter)
 }
 
-// stopLocked stops new grants and ends all waits.
-func (l *Locker) stopLocked() {
+// stopGrants ends all waits. Nothing new is granted.
+func (l *Locker) stopGrants() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	l.stop()
 	l.drainLocked()
 }

@@ -19,9 +19,7 @@ func (l *Locker) Shutdown(ctx context.Context) error {
 	if err := l.checkOpened(); err != nil {
 		return l.error("shutdown", "", err)
 	}
-	l.mu.Lock()
-	l.stopLocked()
-	l.mu.Unlock()
+	l.stopGrants()
 	var left error
 	select {
 	case <-l.drained:
@@ -42,13 +40,10 @@ func (l *Locker) Close() error {
 	if err := l.checkOpened(); err != nil {
 		return l.error("close", "", err)
 	}
-	l.mu.Lock()
 	if l.closed.Swap(true) {
-		l.mu.Unlock()
 		return nil
 	}
-	l.stopLocked()
-	l.mu.Unlock()
+	l.stopGrants()
 	l.renewals.close()
 	return l.error("close", "", l.backend.Close())
 }

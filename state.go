@@ -42,12 +42,11 @@ type Locker struct {
 	idle   *gate // the gate that was left last, empty: its key is often requested again at once
 	active int   // number of keys that are held or requested; a key with shared leases counts once for each lease
 
-	// Closed or set under mu.
-	stopping <-chan struct{} // closed by stop, in Shutdown or Close: nothing new is granted
+	closed   atomic.Bool     // set by Close
+	stopping <-chan struct{} // closed by stop, in Shutdown or Close, under mu: nothing new is granted
 	stop     func()
 	onStop   func(f func()) (cancel func() bool) // calls f on a goroutine of its own once stopping is closed
-	drained  chan struct{}                       // closed once stopping is closed and active is 0, or by Close
-	closed   atomic.Bool                         // set by Close
+	drained  chan struct{}                       // closed, under mu, once active is 0 after stopping, or by Close
 }
 
 type settings struct {
