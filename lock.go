@@ -69,25 +69,17 @@ func Open(ctx context.Context, rawURL string, opts ...Option) (*Locker, error) {
 	if rawURL = cmp.Or(rawURL, os.Getenv(URLEnv)); rawURL == "" {
 		return nil, &Error{Op: "open", Err: fmt.Errorf("%w: no url given and %s is not set", ErrInvalid, URLEnv)}
 	}
-	d, err := driver.Lookup(rawURL)
-	if err != nil {
-		return nil, &Error{Op: "open", Err: err}
-	}
-	fail := func(err error) (*Locker, error) {
-		return nil, &Error{Op: "open", Backend: d.Name, Err: driver.CleanError(rawURL, err)}
-	}
-	rest, prefix, base, err := driver.TakeLockParams(rawURL)
-	if err != nil {
-		return fail(err)
-	}
-	// Check the options before any request to the store. newLocker checks them again, with the store's guarantees.
+	d, unknown := driver.Lookup(rawURL)
+	rest, prefix, base, invalid := driver.TakeLockParams(rawURL)
 	s := newSettings(append([]Option{WithPrefix(prefix), WithTokenBase(base)}, opts...))
-	if err := s.validate(Guarantees{Shared: true}); err != nil {
-		return fail(err)
+	// Check the options before any request to the store. newLocker checks them again, with the store's guarantees.
+	err := cmp.Or(unknown, invalid, s.validate(Guarantees{Shared: true}))
+	var b backend.Backend
+	if err == nil {
+		b, err = d.OpenURL(kit.WithLogger(ctx, s.logger), rest)
 	}
-	b, err := d.OpenURL(kit.WithLogger(ctx, s.logger), rest)
 	if err != nil {
-		return fail(err)
+		return nil, &Error{Op: "open", Backend: d.Name, Err: driver.CleanError(rawURL, err)}
 	}
 	l, err := newLocker(b, d.Name, s)
 	if err != nil {
@@ -107,13 +99,12 @@ func New(b backend.Backend, opts ...Option) (*Locker, error) {
 }
 
 func newLocker(b backend.Backend, name string, s settings) (*Locker, error) {
+	stopping, stop := context.WithCancel(context.Background())
 	l := &Locker{
 		backend: b, name: name, guarantees: b.Guarantees(), defaults: s,
-		gates: make(map[string]*gate), drained: make(chan struct{}),
+		gates: make(map[string]*gate), drained: make(chan struct{}), stopping: stopping.Done(), stop: stop,
+		onStop: func(f func()) func() bool { return context.AfterFunc(stopping, f) },
 	}
-	stopping, stop := context.WithCancel(context.Background())
-	l.stopping, l.stop = stopping.Done(), stop
-	l.onStop = func(f func()) func() bool { return context.AfterFunc(stopping, f) }
 	if err := cmp.Or(unmet(l.guarantees, s.require), s.validate(l.guarantees)); err != nil {
 		return nil, l.error("open", "", err)
 	}
