@@ -187,13 +187,10 @@ func (l *Locker) contend(ctx context.Context, full string, terms *settings, wait
 
 // notReady returns an error if the store cannot grant yet, nil if it can or does not know.
 func (l *Locker) notReady() error {
-	if err := l.checkOpened(); err != nil {
-		return err
-	}
 	if r, ok := l.backend.(backend.Readiness); ok {
 		return r.NotReady()
 	}
-	return nil
+	return l.checkOpened()
 }
 
 // tryThenWait requests a lease on g's key from the store. Shutdown ends its wait there. If an attempt before the wait

@@ -49,27 +49,21 @@ func (o Ops) List(ctx context.Context, prefix string) ([]HeldKey, error) {
 }
 
 func (l *Locker) list(ctx context.Context, prefix string) ([]HeldKey, error) {
-	if err := l.checkOpened(); err != nil {
-		return nil, err
-	}
 	lister, ok := l.backend.(backend.Lister)
 	if !ok {
-		return nil, fmt.Errorf("%w: the store cannot list its keys", ErrUnsupported)
+		return nil, cmp.Or(l.checkOpened(), fmt.Errorf("%w: the store cannot list its keys", ErrUnsupported))
 	}
 	keys, err := lister.List(ctx, prefix)
 	if err != nil {
 		return nil, err
 	}
 	slices.Sort(keys)
-	const atOnce = 16
-	var (
-		all     = make([]HeldKey, len(keys))
-		slots   = make(chan struct{}, atOnce)
-		workers sync.WaitGroup
-	)
-	// the first error ends the list: do not send thousands of requests to a store that fails
+	all := make([]HeldKey, len(keys))
+	// The first error ends the list: do not send thousands of requests to a store that fails.
 	listing, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
+	slots := make(chan struct{}, 16) // limits the requests at once
+	var workers sync.WaitGroup
 	for i, key := range keys {
 		slots <- struct{}{}
 		if listing.Err() != nil {
@@ -115,11 +109,10 @@ func (o Ops) Break(ctx context.Context, key, owner string) error {
 	default:
 		err = breaker.Break(ctx, full, owner)
 	}
-	if err != nil {
-		return l.error("break", full, err)
+	if err == nil {
+		l.defaults.logger.Warn("lease broken", "key", full, "backend", l.name, "owner", owner)
 	}
-	l.defaults.logger.Warn("lease broken", "key", full, "backend", l.name, "owner", owner)
-	return nil
+	return l.error("break", full, err)
 }
 
 // probeKey is a key to inspect only for the store's answer. It is one byte, for which every prefix leaves room.
