@@ -31,12 +31,7 @@ type Config struct {
 
 // Open opens the store that c names. opts override c's fields.
 func (c Config) Open(ctx context.Context, opts ...Option) (*Locker, error) {
-	return Open(ctx, c.URL, append([]Option{c.option()}, opts...)...)
-}
-
-// option returns an Option that applies c's fields.
-func (c Config) option() Option {
-	return lockerOption(func(s *settings) {
+	fields := lockerOption(func(s *settings) {
 		s.prefix = cmp.Or(c.Prefix, s.prefix)
 		s.tokenBase = cmp.Or(c.TokenBase, s.tokenBase)
 		s.ttl = cmp.Or(time.Duration(c.TTL), s.ttl)
@@ -53,6 +48,7 @@ func (c Config) option() Option {
 			s.handoff = *c.Handoff
 		}
 	})
+	return Open(ctx, c.URL, append([]Option{fields}, opts...)...)
 }
 
 // String returns c as JSON, without the user, password and query of the URL.

@@ -144,19 +144,18 @@ func Require(n Need) Option {
 // level info. go-redis has one logger for the whole process, so its lines go to the logger of the Locker that was opened
 // last.
 func WithLogger(logger *slog.Logger) Option {
-	return lockerOption(func(s *settings) { s.logger = logger })
+	return lockerOption(func(s *settings) { s.logger = cmp.Or(logger, noLogger) })
 }
+
+var noLogger = slog.New(slog.DiscardHandler)
 
 // newSettings returns the settings of a Locker with opts, even if they are not valid.
 func newSettings(opts []Option) settings {
-	s := settings{ttl: DefaultTTL, wait: forever, handoff: DefaultHandoff}
+	s := settings{ttl: DefaultTTL, wait: forever, handoff: DefaultHandoff, logger: noLogger}
 	for _, o := range opts {
 		if o != nil {
 			o.locker(&s)
 		}
-	}
-	if s.logger == nil {
-		s.logger = slog.New(slog.DiscardHandler)
 	}
 	if s.owner != "" {
 		s.err = fmt.Errorf("%w: WithOwner is for one acquisition, not for a Locker", ErrInvalid)
