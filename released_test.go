@@ -46,11 +46,17 @@ func TestReleasedIsNotLost(t *testing.T) {
 	})
 	synctest.Test(t, func(t *testing.T) { // the store answers the release with ErrLost
 		f := newFaulty(memory.New())
-		lease := acquire(t, locker(t, f), "k")
+		l := locker(t, f)
+		lease := acquire(t, l, "k")
 		f.set(func() { f.release = func(context.Context) error { return lock.ErrLost } })
 		is(t, "Release", lease.Release(t.Context()), lock.ErrLost, lock.ErrReleased)
 		is(t, "Err", lease.Err(), lock.ErrLost, lock.ErrReleased)
 		is(t, "cause of a late context", context.Cause(lease.Context(t.Context())), lock.ErrLost, lock.ErrReleased)
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+		is(t, "Renew after Close", lease.Renew(t.Context(), time.Minute), lock.ErrLost, lock.ErrClosed)
+		is(t, "cause after Close", context.Cause(lease.Context(t.Context())), lock.ErrLost, lock.ErrClosed)
 	})
 	bubble(t, func(t *testing.T, a, _ *lock.Locker) { // a lease that is lost before its Locker is closed
 		lease := acquire(t, a, "k", lock.WithoutRenewal())

@@ -195,9 +195,11 @@ func (l *Locker) lossReason() error {
 func (l *Lease) endErrLocked() error {
 	t := l.tenure
 	switch {
-	case l.released && !isLoss(l.err):
+	case l.released && isLoss(l.err):
+		return l.err
+	case l.released:
 		return ErrReleased
-	case !l.released && t.cause == nil && time.Now().Before(t.lease.Deadline()):
+	case t.cause == nil && time.Now().Before(t.lease.Deadline()):
 		return nil
 	}
 	return cmp.Or(t.cause, t.locker.lossReason())
