@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/anylock/lock/backend"
@@ -101,11 +100,8 @@ func (l *Lease) renew(caller context.Context, ttl time.Duration) error {
 	t.mu.Unlock()
 	now := time.Now()
 	t.locker.renewals.schedule(t, now, t.lease.Deadline().Sub(now)) // even after an error, the deadline may be nearer
-	switch {
-	case err == nil:
-		return nil
-	case ended != nil:
-		return ended // even if the request has another error: the end of the lease ends the request
+	if err != nil && ended != nil {
+		return ended // whatever the request's own error is: the end of the lease ends the request
 	}
 	return kit.NotOurs(caller, err)
 }
@@ -128,9 +124,6 @@ func (l *Lease) release(ctx context.Context) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for t.releasing { // bounded by the store's timeout; not a mutex, which would stop the time of a synctest bubble
-		if t.releaseDone == nil {
-			t.releaseDone = sync.NewCond(&t.mu)
-		}
 		t.releaseDone.Wait()
 	}
 	switch {
@@ -159,9 +152,7 @@ func (t *tenure) releaseUnlocked(release func() error) error {
 	defer func() {
 		t.mu.Lock()
 		t.releasing = false
-		if t.releaseDone != nil {
-			t.releaseDone.Broadcast()
-		}
+		t.releaseDone.Broadcast()
 	}()
 	return release()
 }

@@ -122,8 +122,8 @@ const probeKey = "?"
 type Finding = backend.Finding
 
 // Examine returns the problems of the store that affect locks with the Locker's TTL, and what is good to know about the
-// store, the worst first. It is for people and tools, for example before a deploy. It changes nothing beyond
-// what opening the store has changed.
+// store, the worst first. It is for people and tools, for example before a deploy. It changes nothing beyond what
+// opening the store has changed.
 func (o Ops) Examine(ctx context.Context) ([]Finding, error) {
 	l := o.l
 	if err := l.checkOpened(); err != nil {

@@ -20,17 +20,17 @@ func (l *Locker) Shutdown(ctx context.Context) error {
 		return l.error("shutdown", "", err)
 	}
 	l.stopGrants()
-	var left error
+	var stillHeld error
 	select {
 	case <-l.drained:
 	case <-ctx.Done():
 		l.mu.Lock()
 		if !isClosed(l.drained) { // otherwise the last release or Close came first
-			left = fmt.Errorf("%w: %d keys were still held", kit.ContextError(ctx, nil), l.active)
+			stillHeld = fmt.Errorf("%w: %d keys were still held", kit.ContextError(ctx, nil), l.active)
 		}
 		l.mu.Unlock()
 	}
-	return errors.Join(l.error("shutdown", "", left), l.Close())
+	return errors.Join(l.error("shutdown", "", stillHeld), l.Close())
 }
 
 // Close ends waiting Acquires with ErrClosed, stops renewal, and closes the store. Release leases first. A lease that

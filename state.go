@@ -125,8 +125,8 @@ type tenure struct {
 	ttl    time.Duration // the TTL to renew to
 	maxAge time.Duration // age of the lease at its maximum hold: renew no further
 
-	releasing   bool       // a release is under way
-	releaseDone *sync.Cond // signals the end of the release; nil until somebody waits for it
+	releasing   bool      // a release is under way
+	releaseDone sync.Cond // signals the end of the release
 
 	// renewals counts the requests, of the renewer and of Lease.Renew, that may still reach the store: those under way,
 	// and those that got no answer.

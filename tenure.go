@@ -60,6 +60,7 @@ func (t *tenure) begin(terms *settings) *Lease {
 	now := t.granted.Add(t.startAge)
 	t.minHold = terms.minHold
 	t.first.tenure, t.renewal.Item = t, t
+	t.releaseDone.L = &t.mu
 	t.gate.inside.Store(t) // before the tenure is held, because its loss may let the next goroutine in at once
 	t.mu.Lock()
 	left := t.lease.Deadline().Sub(now)
