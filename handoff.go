@@ -48,7 +48,7 @@ func (t *tenure) handOn() bool {
 	waiter := l.nextLocked(t.gate)
 	l.mu.Unlock()
 	// A renewal on this holder's terms may reach the store after one on the next holder's terms.
-	overlaps := t.renewals.Load() > 0
+	overlaps := t.pendingRenewals.Load() > 0
 	if waiter == nil || waiter.terms.owner != "" || overlaps ||
 		int(t.handoffs) >= l.defaults.handoff || t.age() >= handoffTime {
 		return false
@@ -89,7 +89,7 @@ func (t *tenure) keepForMinHold(ctx context.Context, d time.Duration) error {
 	var err error
 	kept := false
 	for again := true; again; {
-		overlaps := t.renewals.Load() > 0 // a renewal to another TTL may reach the store after this request
+		overlaps := t.pendingRenewals.Load() > 0 // a renewal to another TTL may reach the store after this request
 		err = t.lease.Renew(ctx, ttl)
 		kept = kept || err == nil
 		again = (err == nil && overlaps || isUnknown(err)) && kit.Sleep(ctx, keepPause) == nil

@@ -80,7 +80,7 @@ func (l *Lease) renew(caller context.Context, ttl time.Duration) error {
 		t.mu.Unlock()
 		return ended
 	}
-	t.renewals.Add(1) // under the lock, so that Release does not hand the lease on meanwhile
+	t.pendingRenewals.Add(1) // under the lock, so that Release does not hand the lease on meanwhile
 	t.mu.Unlock()
 	limit := backend.MaxTTL // in any case the store limits the request by the deadline
 	if t.renewed.Load() {

@@ -19,13 +19,13 @@ const (
 	batchWorkers = 32
 	soloWorkers  = 128 // if each lease needs a request of its own
 
-	retryLeast = 5 * time.Millisecond // minimum pause after a failed attempt, even if the deadline is near
+	minRetryPause = 5 * time.Millisecond // after a failed attempt, even if the deadline is near
 )
 
 func newRenewer(l *Locker) *renewer {
-	r := &renewer{locker: l, request: renewOne, size: 1, most: soloWorkers}
+	r := &renewer{locker: l, request: renewOne, size: 1, maxWorkers: soloWorkers}
 	if b, ok := l.backend.(backend.BatchRenewer); ok {
-		r.request, r.size, r.most = b.RenewBatch, batchSize, batchWorkers
+		r.request, r.size, r.maxWorkers = b.RenewBatch, batchSize, batchWorkers
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	r.clock, r.cancel = alarm.New[*tenure](func() { r.fire(ctx) }), cancel
@@ -53,7 +53,7 @@ func (r *renewer) schedule(t *tenure, now time.Time, left time.Duration) {
 	r.scheduleLocked(t, r.nextLocked(now, left))
 }
 
-// remove ends the automatic renewal of t. A renewal under way continues, and tenure.renewals counts it, but t is not
+// remove ends the automatic renewal of t. A renewal under way continues, and tenure.pendingRenewals counts it, but t is not
 // scheduled again.
 func (r *renewer) remove(t *tenure) {
 	r.mu.Lock()
@@ -103,7 +103,7 @@ func (r *renewer) fire(ctx context.Context) {
 // startWorkersLocked starts a worker for each request that is due, and sets the timer for the next. If all workers are
 // busy, the first to finish continues.
 func (r *renewer) startWorkersLocked(ctx context.Context) {
-	for r.working < r.most {
+	for r.working < r.maxWorkers {
 		due, shortest := r.popDueLocked()
 		if len(due) == 0 {
 			r.clock.Arm()
@@ -156,7 +156,7 @@ func (r *renewer) popDueLocked() (due []job, shortest time.Duration) {
 			continue
 		}
 		due = append(due, job{t, ttl, e.At()})
-		t.renewals.Add(1)
+		t.pendingRenewals.Add(1)
 		shortest = min(shortest, left)
 	}
 	for _, e := range others {
@@ -191,7 +191,7 @@ func (r *renewer) renew(closing context.Context, due []job, shortest time.Durati
 }
 
 // rescheduleAll schedules the next renewals after attempts that began at begun and ended with errs. Other workers may
-// then take the same tenures. If an error only means that an attempt has timed out, rescheduleAll replaces it in errs.
+// then get the same tenures. If an error only means that an attempt has timed out, rescheduleAll replaces it in errs.
 func (r *renewer) rescheduleAll(jobs []job, errs []error, begun, now time.Time) (warnings []func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -204,7 +204,7 @@ func (r *renewer) rescheduleAll(jobs []job, errs []error, begun, now time.Time) 
 		case isLoss(err), left <= 0: // the lease itself notifies its holder
 		case err != nil:
 			after := min(left/8, time.Second)
-			r.scheduleLocked(t, now.Add(max(after-jitter(after/2), retryLeast)))
+			r.scheduleLocked(t, now.Add(max(after-jitter(after/2), minRetryPause)))
 			warnings = append(warnings, func() {
 				t.warn("renewal: outcome unknown, trying again", "left", left, "error", err)
 			})
@@ -230,10 +230,10 @@ func (r *renewer) causeLocked(t *tenure, err error, begun, now time.Time) error 
 	return fmt.Errorf("%w: no answer for %v", ErrUnavailable, (now.Sub(t.granted) - t.silentAge).Round(time.Millisecond))
 }
 
-// renewalEnded counts down t.renewals after a renewal that ended with err, unless it may still reach the store.
+// renewalEnded counts down t.pendingRenewals after a renewal that ended with err, unless it may still reach the store.
 func (t *tenure) renewalEnded(err error) {
 	if !isUnknown(err) {
-		t.renewals.Add(-1)
+		t.pendingRenewals.Add(-1)
 	}
 }
 
@@ -253,7 +253,7 @@ func (t *tenure) ttlToRequestLocked(ttl time.Duration) (requested time.Duration,
 }
 
 // trace reports attempts that began at begun and ended with errs to the Tracer, if it is a RenewalTracer. An attempt
-// that found the lease gone has not failed if the holder has released the lease meanwhile.
+// that found the lease ended has not failed if the holder has released the lease meanwhile.
 func (r *renewer) trace(jobs []job, errs []error, begun, now time.Time) {
 	tracer, ok := r.locker.defaults.tracer.(RenewalTracer)
 	if !ok {

@@ -94,7 +94,7 @@ type waiter struct {
 	busy  error         // the latest report, before or during the wait, that the key is busy
 }
 
-// A grant is what the process knows about a store's lease from the start. It does not change.
+// A grant is what the process knows about a store's lease from the start. It does not change once the lease is held.
 type grant struct {
 	locker  *Locker
 	gate    *gate
@@ -128,9 +128,9 @@ type tenure struct {
 	releasing   bool      // a release is under way
 	releaseDone sync.Cond // signals the end of the release
 
-	// renewals counts the requests, of the renewer and of Lease.Renew, that may still reach the store: those under way,
-	// and those that got no answer.
-	renewals atomic.Int32
+	// pendingRenewals counts the requests, of the renewer and of Lease.Renew, that may still reach the store: those under
+	// way, and those that got no answer.
+	pendingRenewals atomic.Int32
 
 	// Changed under renewer.mu.
 	renewed   atomic.Bool // the renewer renews the lease
@@ -169,12 +169,12 @@ type leaseContext struct {
 // A renewer renews the leases of one Locker. It has one clock, and runs a few goroutines only while requests are under
 // way.
 type renewer struct {
-	locker  *Locker
-	request func(context.Context, []backend.Renewal) []error // renews up to size leases
-	size    int
-	most    int                // maximum number of workers
-	cancel  context.CancelFunc // ends the requests under way
-	workers sync.WaitGroup
+	locker     *Locker
+	request    func(context.Context, []backend.Renewal) []error // renews up to size leases
+	size       int
+	maxWorkers int
+	cancel     context.CancelFunc // ends the requests under way
+	workers    sync.WaitGroup
 
 	mu      sync.Mutex
 	clock   alarm.Clock[*tenure]
