@@ -197,6 +197,28 @@ func TestHandoffOfARemovedLease(t *testing.T) {
 	})
 }
 
+// A Renew whose context has ended makes no request, so the lease can still be handed on.
+func TestHandoffAfterRenewWithEndedContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFaulty(memory.New())
+		l := locker(t, f)
+		first := acquire(t, l, "k")
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		wantErr(t, first.Renew(ctx, time.Minute), context.Canceled)
+		got := queue(t, l, 1)
+		release(t, first)
+		next := <-got
+		if next.Owner() != first.Owner() {
+			t.Error("the lease was not handed on")
+		}
+		if _, renewals, _ := f.counts(); renewals != 0 {
+			t.Errorf("%d requests to renew, want none", renewals)
+		}
+		release(t, next)
+	})
+}
+
 // If the renewal before a hand-off is slow, the lease is not handed on later than a second after its grant.
 func TestHandoffRenewalIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

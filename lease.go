@@ -74,7 +74,7 @@ func (l *Lease) renew(caller context.Context, ttl time.Duration) error {
 	}
 	t := l.tenure
 	t.mu.Lock()
-	ended := l.endErrLocked()
+	ended := cmp.Or(l.endErrLocked(), kit.ContextError(caller, nil))
 	requested, ok := t.ttlToRequestLocked(ttl)
 	if ended != nil || !ok { // !ok: the lease has reached its maximum hold, so its deadline is final
 		t.mu.Unlock()
