@@ -24,10 +24,11 @@ const keepPause = 100 * time.Millisecond
 // giveUp hands the lease to the next local waiter. If that is not possible, it releases the lease and lets the next
 // waiter contend. If keep is positive, giveUp neither hands on nor releases the lease, but sets it to end after keep.
 func (t *tenure) giveUp(ctx context.Context, keep time.Duration) error {
-	t.stop()
+	t.locker.renewals.remove(t)
 	handedOn := false
 	defer func() {
 		if !handedOn { // also if the store panics
+			t.stop()
 			t.locker.leave(t.gate, nil)
 		}
 	}()
@@ -70,7 +71,11 @@ func (t *tenure) handOn() bool {
 		return false // another waiter is next, perhaps with other terms
 	}
 	next := t.successor()
-	if next.is(lost) {
+	t.mu.Lock()
+	ended := t.phase == lost
+	t.next = next
+	t.mu.Unlock()
+	if ended {
 		return false
 	}
 	t.gate.inside.Store(nil)

@@ -101,6 +101,7 @@ type grant struct {
 	lease   backend.Lease
 	owner   string
 	granted time.Time
+	ended   chan struct{} // closed when the process gives the lease up; nil if nothing waits for that
 }
 
 // A tenure is the time for which one local holder has a lease of the store. The handles of its re-entries share it. A
@@ -109,24 +110,23 @@ type tenure struct {
 	grant
 	handoffs     uint8         // of the lease, before this tenure began
 	token        uint64        // of the holder
-	ended        chan struct{} // closed when the holder gives the lease up; nil if nothing waits for that
 	startAge     time.Duration // age of the lease when the tenure began
 	minHold      time.Duration
 	confirmedAge time.Duration // age of the lease when the store last confirmed it for a hand-off
 
-	mu      sync.Mutex
-	phase   phase
-	handles int                        // number of handles not released
-	cause   error                      // ErrLost or ErrClosed if the lease was lost while it was held
-	end     time.Time                  // the deadline when the tenure ended
-	lost    chan struct{}              // created on first use
-	derived map[*leaseContext]struct{} // the contexts that end with the tenure
+	mu          sync.Mutex
+	phase       phase
+	releasing   bool                       // a release is under way
+	next        *tenure                    // the tenure to which the lease was handed on
+	handles     int                        // number of handles not released
+	cause       error                      // ErrLost or ErrClosed if the lease was lost while it was held
+	end         time.Time                  // the deadline when the tenure ended
+	lost        chan struct{}              // created on first use
+	releaseDone sync.Cond                  // signals that releasing has become false
+	derived     map[*leaseContext]struct{} // the contexts that end with the tenure
 
 	ttl    time.Duration // the TTL to renew to
 	maxAge time.Duration // age of the lease at its maximum hold: renew no further
-
-	releasing   bool      // a release is under way
-	releaseDone sync.Cond // signals the end of the release
 
 	// pendingRenewals counts the requests, of the renewer and of Lease.Renew, that may still reach the store: those under
 	// way, and those that got no answer.

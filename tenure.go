@@ -31,12 +31,11 @@ func (t *tenure) successor() *tenure {
 	if t.token != 0 { // 0: the store has none
 		next.token = t.token + 1
 	}
-	next.watch()
 	return next
 }
 
-// watch arranges for lose to be called when the store's lease ends, at once if it has ended. The call may come after
-// this holder has given the lease up.
+// watch arranges for lose to be called when the store's lease ends. The call may come after the process has given the
+// lease up.
 func (t *tenure) watch() {
 	if lease, ok := t.lease.(backend.LossNotifier); ok {
 		lease.OnLost(t.lose)
@@ -84,10 +83,13 @@ func (t *tenure) begin(terms *settings) *Lease {
 func (t *tenure) lose() {
 	t.locker.renewals.remove(t)
 	t.mu.Lock()
-	before := t.phase
+	before, next := t.phase, t.next
 	t.phase = lost
 	if before != held {
 		t.mu.Unlock()
+		if next != nil {
+			next.lose()
+		}
 		return
 	}
 	t.cause, t.end = t.locker.lossReason(), t.lease.Deadline()
@@ -106,7 +108,7 @@ func (t *tenure) lose() {
 	}
 }
 
-// stop ends the tenure's watch over the lease, and its renewals. Whoever gives the lease up calls stop once.
+// stop ends the watch over the lease and its renewal. Whoever gives the lease up calls stop once.
 func (t *tenure) stop() {
 	if t.ended != nil {
 		close(t.ended)
