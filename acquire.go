@@ -150,10 +150,8 @@ func (l *Locker) contend(ctx context.Context, full string, terms *settings, wait
 		}
 		handed.discard(ctx) // lost during the hand-off: request a lease from the store
 	}
-	if wait {
-		if err := l.notReady(); err != nil {
-			l.defaults.logger.Warn("acquire: the store cannot grant yet", "key", full, "backend", l.name, "error", err)
-		}
+	if err := l.notReady(); wait && err != nil {
+		l.defaults.logger.Warn("acquire: the store cannot grant yet", "key", full, "backend", l.name, "error", err)
 	}
 	// A grant that takes longer than its TTL to arrive is useless, but the store works: try again, up to a limit.
 	const most = 5

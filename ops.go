@@ -30,22 +30,20 @@ func (l *Locker) Ops() Ops { return Ops{l} }
 // number of leases. The token is that of the lease's first holder; after hand-offs, the current holder's token is
 // higher by up to 255.
 func (o Ops) Inspect(ctx context.Context, key string) (Holder, error) {
-	l := o.l
 	var h Holder
-	full, err := l.fullKey(key)
+	full, err := o.l.fullKey(key)
 	if err == nil {
-		h, err = l.backend.Inspect(ctx, full)
+		h, err = o.l.backend.Inspect(ctx, full)
 	}
-	return l.withToken(h), l.error("inspect", full, err)
+	return o.l.withToken(h), o.l.error("inspect", full, err)
 }
 
 // List returns the held keys that begin with prefix, and their holders, sorted by key. It is for people and tools: the
 // answer may be out of date by the time it arrives, and the store may have to scan everything that it keeps.
 // ErrUnsupported means that the store cannot list its keys.
 func (o Ops) List(ctx context.Context, prefix string) ([]HeldKey, error) {
-	l := o.l
-	held, err := l.list(ctx, l.defaults.prefix+prefix)
-	return held, l.error("list", l.defaults.prefix+prefix, err)
+	held, err := o.l.list(ctx, o.l.defaults.prefix+prefix)
+	return held, o.l.error("list", o.l.defaults.prefix+prefix, err)
 }
 
 func (l *Locker) list(ctx context.Context, prefix string) ([]HeldKey, error) {
@@ -97,9 +95,8 @@ func (l *Locker) list(ctx context.Context, prefix string) ([]HeldKey, error) {
 //
 // ErrLost means that owner no longer holds the key. ErrUnsupported means that the store cannot break leases.
 func (o Ops) Break(ctx context.Context, key, owner string) error {
-	l := o.l
-	full, err := l.fullKey(key)
-	breaker, ok := l.backend.(backend.Breaker)
+	full, err := o.l.fullKey(key)
+	breaker, ok := o.l.backend.(backend.Breaker)
 	switch {
 	case err != nil:
 	case owner == "":
@@ -110,9 +107,9 @@ func (o Ops) Break(ctx context.Context, key, owner string) error {
 		err = breaker.Break(ctx, full, owner)
 	}
 	if err == nil {
-		l.defaults.logger.Warn("lease broken", "key", full, "backend", l.name, "owner", owner)
+		o.l.defaults.logger.Warn("lease broken", "key", full, "backend", o.l.name, "owner", owner)
 	}
-	return l.error("break", full, err)
+	return o.l.error("break", full, err)
 }
 
 // probeKey is a key to inspect only for the store's answer. It is one byte, for which every prefix leaves room.
@@ -125,23 +122,21 @@ type Finding = backend.Finding
 // store, the worst first. It is for people and tools, for example before a deploy. It changes nothing beyond what
 // opening the store has changed.
 func (o Ops) Examine(ctx context.Context) ([]Finding, error) {
-	l := o.l
-	if err := l.checkOpened(); err != nil {
-		return nil, l.error("examine", "", err)
+	if err := o.l.checkOpened(); err != nil {
+		return nil, o.l.error("examine", "", err)
 	}
-	list, err := kit.Examine(ctx, l.backend, l.defaults.prefix+probeKey, l.timeToDeadline(l.defaults.ttl))
-	return list, l.error("examine", "", err)
+	list, err := kit.Examine(ctx, o.l.backend, o.l.defaults.prefix+probeKey, o.l.timeToDeadline(o.l.defaults.ttl))
+	return list, o.l.error("examine", "", err)
 }
 
 // Ping makes one cheap read request to the store, for readiness probes. nil means that the store answers and that
 // NotReady is nil. Ping acquires no lease, and does not check whether the store could write one.
 func (o Ops) Ping(ctx context.Context) error {
-	l := o.l
-	err := l.checkOpened()
+	err := o.l.checkOpened()
 	if err == nil { // NotReady comes second, because it may learn from the reply
-		_, err = l.backend.Inspect(ctx, l.defaults.prefix+probeKey)
+		_, err = o.l.backend.Inspect(ctx, o.l.defaults.prefix+probeKey)
 	}
-	return cmp.Or(l.error("ping", "", err), o.NotReady())
+	return cmp.Or(o.l.error("ping", "", err), o.NotReady())
 }
 
 // NotReady returns an error if the store cannot grant leases yet. The error names the part of the store that cannot,
