@@ -83,7 +83,8 @@ func (t *tenure) handOn() bool {
 	return true
 }
 
-// keepForMinHold keeps the key taken for at least d more. An error that is not a loss means that the outcome is unknown.
+// keepForMinHold keeps the key taken for at least d more. An error that is not a loss means that the outcome is
+// unknown.
 func (t *tenure) keepForMinHold(ctx context.Context, d time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), handoffTime)
 	defer cancel()

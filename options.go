@@ -141,8 +141,8 @@ func Require(n Need) Option {
 
 // WithLogger logs failed renewals, lost leases, releases whose outcome is unknown, and other warnings. By default
 // nothing is logged. Keys and owners are logged, URLs are not. Open also sends the lines of go-redis to logger, at
-// level info. go-redis has one logger for the whole process, so its lines go to the logger of the Locker that was opened
-// last.
+// level info. go-redis has one logger for the whole process, so its lines go to the logger of the Locker that was
+// opened last.
 func WithLogger(logger *slog.Logger) Option {
 	return lockerOption(func(s *settings) { s.logger = cmp.Or(logger, noLogger) })
 }

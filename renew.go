@@ -53,8 +53,8 @@ func (r *renewer) schedule(t *tenure, now time.Time, left time.Duration) {
 	r.scheduleLocked(t, r.nextLocked(now, left))
 }
 
-// remove ends the automatic renewal of t. A renewal under way continues, and tenure.pendingRenewals counts it, but t is not
-// scheduled again.
+// remove ends the automatic renewal of t. A renewal under way continues, and tenure.pendingRenewals counts it, but t is
+// not scheduled again.
 func (r *renewer) remove(t *tenure) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -120,8 +120,8 @@ func (r *renewer) startWorkersLocked(ctx context.Context) {
 	}
 }
 
-// A job is a tenure whose lease a worker renews to ttl, and the time when the renewal was due. Another worker may get the
-// same tenure before this worker has finished.
+// A job is a tenure whose lease a worker renews to ttl, and the time when the renewal was due. Another worker may get
+// the same tenure before this worker has finished.
 type job struct {
 	tenure *tenure
 	ttl    time.Duration
