@@ -39,6 +39,7 @@ type childEvent struct {
 	stopped os.Signal // the signal that stopped the command; nil if the command has ended
 	code    int       // the exit code of an ended command: 128 + N for signal N
 	signal  os.Signal // the signal that ended the command; nil if the command exited
+	ownTTY  bool      // the command's group was the foreground group of the terminal when a signal ended the command
 }
 
 // A program is a command to start with our own standard files. The guard kills its group shortly before deadline if

@@ -82,7 +82,9 @@ func (c *process) wait() childEvent {
 		case err != nil: // something else has reaped the command: its exit code is unknown
 			return childEvent{code: exitSignal}
 		case status.Signaled():
-			return childEvent{code: exitSignal + int(status.Signal()), signal: status.Signal()}
+			return childEvent{
+				code: exitSignal + int(status.Signal()), signal: status.Signal(), ownTTY: c.tty.foregroundIs(c.pid),
+			}
 		default:
 			return childEvent{code: status.ExitStatus()}
 		}

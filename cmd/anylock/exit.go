@@ -30,9 +30,10 @@ const (
 
 // An exitError ends the program with a code. Without err the program prints nothing more.
 type exitError struct {
-	code  int
-	err   error
-	usage bool // refer to the help of the command
+	code      int
+	err       error
+	usage     bool // refer to the help of the command
+	interrupt interrupt
 }
 
 func (e *exitError) Error() string {
@@ -43,6 +44,23 @@ func (e *exitError) Error() string {
 }
 
 func (e *exitError) Unwrap() error { return e.err }
+
+// An interrupt is SIGINT, which the terminal sends after Ctrl-C, as the reason for an exit.
+type interrupt int
+
+const (
+	noInterrupt      interrupt = iota
+	ownInterrupt               // this process got it, and so did the rest of its group
+	commandInterrupt           // the terminal sent it to the command's group only, and it ended the command
+)
+
+// interruptOf returns the interrupt that err reports.
+func interruptOf(err error) interrupt {
+	if exit := (*exitError)(nil); errors.As(err, &exit) {
+		return exit.interrupt
+	}
+	return noInterrupt
+}
 
 func exitWith(code int) error { return &exitError{code: code} }
 

@@ -20,5 +20,7 @@ func main() {
 	otherprocess.Main(openForSuite) // does not return in a process that "anylock conform --faults" started
 	a := &app{stdout: os.Stdout, stderr: os.Stderr}
 	cmd, err := a.rootCommand().ExecuteC()
-	os.Exit(a.finish(cmd, err))
+	code := a.finish(cmd, err)
+	dieOf(interruptOf(err)) // returns unless Ctrl-C ended the command
+	os.Exit(code)
 }

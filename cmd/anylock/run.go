@@ -67,8 +67,8 @@ TTL loses its lock, and is killed.
 
 --min-hold keeps the lock after a short CMD, so that hosts whose clocks differ
 do not run a cron job twice. anylock waits for that time, because some stores
-free the key when the connection ends. --max-hold stops a CMD that hangs, as if
-the lock were lost.
+free the key when the connection ends. After a signal that ended CMD, anylock
+does not wait. --max-hold stops a CMD that hangs, as if the lock were lost.
 
 With --shared, CMD runs beside other holders that use --shared, but never
 beside a holder that does not. With --permits N, up to N holders run at once.
@@ -263,7 +263,7 @@ func (r *runner) run(ctx context.Context) error {
 	r.sayVerbose("acquired after %s, token %d", shortDuration(time.Since(r.began)), lease.Token())
 	r.acquired = time.Now()
 	out, err := r.execute(lease, file, guard, signals)
-	waitedMinHold := err == nil && !out.lost && r.awaitMinHold(lease, signals)
+	waitedMinHold := err == nil && !out.lost && !out.signaled && r.awaitMinHold(lease, signals, &out)
 	return r.finish(lease, out, waitedMinHold, err)
 }
 
@@ -309,8 +309,8 @@ func (r *runner) finish(l *lock.Lease, out outcome, waitedMinHold bool, err erro
 		r.say("the lock was lost while the command ran")
 		return exitWith(int(r.lostExitCode))
 	}
-	if out.code != exitOK {
-		return exitWith(out.code)
+	if out.code != exitOK || out.interrupt != noInterrupt {
+		return &exitError{code: out.code, interrupt: out.interrupt}
 	}
 	return nil
 }
@@ -329,8 +329,8 @@ func (r *runner) release(l *lock.Lease) (lost bool) {
 }
 
 // awaitMinHold keeps the lease until --min-hold has passed or a signal arrives, because some stores end the lease with
-// our connection. It reports whether there was time left to wait.
-func (r *runner) awaitMinHold(l *lock.Lease, signals <-chan os.Signal) bool {
+// our connection. It reports whether there was time left to wait. It sets the interrupt of out if that ends the wait.
+func (r *runner) awaitMinHold(l *lock.Lease, signals <-chan os.Signal, out *outcome) bool {
 	left := r.minHold.d - time.Since(r.acquired)
 	if left <= 0 || l.Err() != nil {
 		return false
@@ -338,7 +338,7 @@ func (r *runner) awaitMinHold(l *lock.Lease, signals <-chan os.Signal) bool {
 	r.sayVerbose("the key stays taken for %s", shortDuration(left))
 	ctx, stop := untilSignal(l.Context(context.Background()), signals)
 	_ = kit.Sleep(ctx, left)
-	stop()
+	out.interrupt = interruptOf(stop())
 	return true
 }
 

@@ -15,3 +15,6 @@ var (
 
 	signalContinue os.Signal // nil: Windows has none
 )
+
+// dieOf does nothing: Windows has no signals, and the console sends Ctrl-C to every process.
+func dieOf(interrupt) {}

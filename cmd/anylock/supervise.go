@@ -66,6 +66,7 @@ type supervisor struct {
 
 	passed            []os.Signal   // signals of signalsEnding that were passed on
 	signaled          bool          // the command probably ended because of a signal
+	interrupt         interrupt     // that signal, if it was SIGINT
 	keepsLockForGroup bool          // the command ended after that signal, but its group did not: the lock is kept
 	foreign           bool          // the group has had processes that we may not signal
 	foreignRemains    bool          // the command has ended, but its group still has such processes
@@ -75,8 +76,10 @@ type supervisor struct {
 
 // An outcome is how a command ended.
 type outcome struct {
-	code int
-	lost bool // the lock or its guard was lost before the command had ended
+	code      int
+	lost      bool // the lock or its guard was lost before the command had ended
+	signaled  bool // the command probably ended because of a signal
+	interrupt interrupt
 }
 
 // run returns when the command has ended. If the lock was lost or a signal ended the command, run also waits for the
@@ -95,7 +98,7 @@ func (s *supervisor) run() outcome {
 		}
 		s.checkDeadlines()
 		if s.done() {
-			return outcome{s.code, s.stopping}
+			return outcome{s.code, s.stopping, s.signaled, s.interrupt}
 		}
 		timer.Reset(s.pause())
 		s.child.renewed() // after pause: the guard must know the deadline on which the pause is based
@@ -121,6 +124,7 @@ func (s *supervisor) handleEvent(e childEvent) {
 	case e.stopped == nil:
 		s.exited, s.code = true, e.code
 		s.signaled = s.endedBySignal(e)
+		s.interrupt = s.interruptedBy(e)
 		if reason := s.lossReason(); reason != nil && !s.stopping {
 			s.stop(fmt.Errorf("%w while the command ran", reason)) // the processes that it left must end too
 		}
@@ -139,6 +143,19 @@ func (s *supervisor) endedBySignal(e childEvent) bool {
 			return sig == e.signal ||
 				slices.Contains(signalsToEnd, sig)
 		})
+}
+
+// interruptedBy returns the interrupt that ended the command.
+func (s *supervisor) interruptedBy(e childEvent) interrupt {
+	switch {
+	case e.signal != os.Interrupt:
+		return noInterrupt
+	case slices.Contains(s.passed, e.signal):
+		return ownInterrupt
+	case e.ownTTY:
+		return commandInterrupt
+	}
+	return noInterrupt
 }
 
 func (s *supervisor) handleSignal(sig os.Signal) {

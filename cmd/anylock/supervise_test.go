@@ -264,7 +264,7 @@ func TestSupervise(t *testing.T) {
 				after(35*time.Second, func() { s.lease.renew(testTTL) })
 				after(39950*time.Millisecond, s.child.endUnkillable)
 			},
-			want: outcome{code: 143}, ends: 40 * time.Second,
+			want: outcome{code: 143, signaled: true}, ends: 40 * time.Second,
 			log:  []string{"1s terminated", "12s KILL"},
 			says: "run anylock itself as that user",
 		},
@@ -312,7 +312,7 @@ func TestSupervise(t *testing.T) {
 				after(2*time.Second, func() { s.signals <- syscall.SIGTERM })
 				after(3*time.Second, func() { s.child.exit(143) })
 			},
-			want: outcome{code: 143}, ends: 3 * time.Second,
+			want: outcome{code: 143, signaled: true}, ends: 3 * time.Second,
 			log: []string{"1s user defined signal 1", "2s terminated"},
 		},
 		{
@@ -323,7 +323,7 @@ func TestSupervise(t *testing.T) {
 				after(1100*time.Millisecond, func() { s.child.exit(0) })
 				after(5090*time.Millisecond, s.child.endSurvivors)
 			},
-			want: outcome{}, ends: 5100 * time.Millisecond,
+			want: outcome{signaled: true}, ends: 5100 * time.Millisecond,
 			log: []string{"1s terminated"},
 		},
 		{
@@ -333,7 +333,7 @@ func TestSupervise(t *testing.T) {
 				after(time.Second, func() { s.signals <- syscall.SIGTERM })
 				after(2*time.Second, func() { s.child.exit(143) })
 			},
-			want: outcome{code: 143}, ends: 12 * time.Second,
+			want: outcome{code: 143, signaled: true}, ends: 12 * time.Second,
 			log:  []string{"1s terminated", "12s KILL"},
 			says: "processes that it started still ran 10s later: killing them",
 		},
@@ -344,7 +344,7 @@ func TestSupervise(t *testing.T) {
 				after(14*time.Second, func() { s.signals <- syscall.SIGTERM })
 				after(15*time.Second, func() { s.child.exit(143) })
 			},
-			want: outcome{code: 143, lost: true}, ends: 25 * time.Second,
+			want: outcome{code: 143, lost: true, signaled: true}, ends: 25 * time.Second,
 			log:  []string{"14s terminated", "19s TERM wake=true", "25s KILL"},
 			says: "no renewal has succeeded (no route), the lease ends in 11s",
 		},
@@ -352,10 +352,28 @@ func TestSupervise(t *testing.T) {
 			name: "Ctrl-C at the terminal ends the command only",
 			plan: func(s *stage) {
 				s.child.survivors = true
-				after(time.Second, func() { s.child.reports <- childEvent{code: 130, signal: syscall.SIGINT} })
+				after(time.Second, func() { s.child.reports <- childEvent{code: 130, signal: syscall.SIGINT, ownTTY: true} })
 				after(2990*time.Millisecond, s.child.endSurvivors)
 			},
-			want: outcome{code: 130}, ends: 3 * time.Second,
+			want: outcome{code: 130, signaled: true, interrupt: commandInterrupt}, ends: 3 * time.Second,
+		},
+		{
+			name: "Ctrl-C at a terminal that the command shares with anylock",
+			plan: func(s *stage) {
+				after(time.Second, func() { s.signals <- syscall.SIGINT })
+				after(2*time.Second, func() { s.child.reports <- childEvent{code: 130, signal: syscall.SIGINT} })
+			},
+			want: outcome{code: 130, signaled: true, interrupt: ownInterrupt}, ends: 2 * time.Second,
+			log: []string{"1s interrupt"},
+		},
+		{
+			name: "Ctrl-C, which the command handles",
+			plan: func(s *stage) {
+				after(time.Second, func() { s.signals <- syscall.SIGINT })
+				after(2*time.Second, func() { s.child.exit(9) })
+			},
+			want: outcome{code: 9, signaled: true}, ends: 2 * time.Second,
+			log: []string{"1s interrupt"},
 		},
 		{
 			name: "SIGUSR1 ends the command only",
@@ -365,7 +383,7 @@ func TestSupervise(t *testing.T) {
 				after(2*time.Second, func() { s.child.reports <- childEvent{code: 138, signal: syscall.SIGUSR1} })
 				after(2990*time.Millisecond, s.child.endSurvivors)
 			},
-			want: outcome{code: 138}, ends: 3 * time.Second,
+			want: outcome{code: 138, signaled: true}, ends: 3 * time.Second,
 			log: []string{"1s user defined signal 1"},
 		},
 		{

@@ -152,6 +152,45 @@ func TestTerminalInterrupt(t *testing.T) {
 	}
 }
 
+// Ctrl-C also ends the script or loop around anylock, as it would without anylock: while the command runs, before it
+// runs, and after it has ended.
+func TestTerminalInterruptEndsScript(t *testing.T) {
+	t.Parallel()
+	const sleeps = `sh -c 'echo rea""dy; exec sleep 600'`
+	for _, test := range []struct{ name, command, ready string }{
+		{"command", "anylock run k -- " + sleeps, "ready"},
+		{"pipe", "anylock run k -- " + sleeps + " | cat", "ready"},
+		{"nested", "anylock run k -- anylock run inner -- " + sleeps, "ready"},
+		{"wait", "anylock run held -- true", "waiting for held, held by"},
+		{"min-hold", "anylock run -v --min-hold 10m k -- true", "the key stays taken"},
+	} {
+		for _, shell := range []string{"bash script", "sh script", ". ./script"} {
+			t.Run(test.name+" "+shell, func(t *testing.T) {
+				t.Parallel()
+				dir := t.TempDir()
+				script := "for i in 1 2; do " + test.command + "; done; echo went on\n"
+				if err := os.WriteFile(filepath.Join(dir, "script"), []byte(script), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				c := newConsole(t, "ANYLOCK_URL="+fileURL(t.TempDir()))
+				c.enter("cd " + dir + "; anylock run held -- sh -c 'echo is\"\" held; exec sleep 600' &\n")
+				c.await("is held")
+				c.enter(shell + "; echo went on\n")
+				c.await(test.ready)
+				c.enter("\x03")
+				c.await(prompt)
+				c.enter("echo co\"\"de=$?\n")
+				c.await("code=130")
+				c.mu.Lock()
+				defer c.mu.Unlock()
+				if screen := c.screen.String(); strings.Contains(screen, "\nwent on") {
+					t.Errorf("the script continued: %q", screen)
+				}
+			})
+		}
+	}
+}
+
 // Ctrl-Z returns the terminal to the shell, and fg returns it to the command.
 func TestTerminalStop(t *testing.T) {
 	t.Parallel()

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -82,6 +83,24 @@ func (t *terminal) close() {
 	if t != nil && t.opened {
 		t.file.Close()
 	}
+}
+
+// dieOf ends this process by SIGINT if Ctrl-C at our terminal is the reason for the exit. A shell then ends its script
+// or loop too. It would continue after an exit, because a program that exits after Ctrl-C has handled it.
+func dieOf(i interrupt) {
+	if i == noInterrupt || os.Getpid() == 1 || signal.Ignored(os.Interrupt) { // no signal of its own ends process 1
+		return
+	}
+	if t := openTerminal(); t == nil || !t.foregroundIs(t.own) {
+		return
+	}
+	target := os.Getpid()
+	if i == commandInterrupt {
+		target = 0 // our group: a script around us is in it, and has not got the signal
+	}
+	signal.Reset(os.Interrupt)
+	unix.Kill(target, unix.SIGINT)
+	time.Sleep(time.Second) // until the signal has arrived
 }
 
 func (c *process) stopped(sig os.Signal) (suspend bool) {

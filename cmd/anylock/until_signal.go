@@ -10,7 +10,13 @@ import (
 
 // interrupted returns the exit error for a signal: the code that a shell would report for a command that the signal
 // ended.
-func interrupted(sig os.Signal) error { return exitWith(exitSignal + int(sig.(syscall.Signal))) }
+func interrupted(sig os.Signal) error {
+	exit := &exitError{code: exitSignal + int(sig.(syscall.Signal))}
+	if sig == os.Interrupt {
+		exit.interrupt = ownInterrupt
+	}
+	return exit
+}
 
 // untilSignal returns a context that ends when one of signalsEnding arrives. stop ends the watch, so that later signals
 // stay in the channel. It returns the exit error for the signal that arrived, if any. stop does not end the context.
@@ -38,8 +44,8 @@ func untilSignal(ctx context.Context, signals <-chan os.Signal) (_ context.Conte
 	}
 }
 
-// interruptible is untilSignal with a channel of its own. After the first signal, or after stop, a further signal ends
-// the program.
+// interruptible is untilSignal with a channel of its own, for commands that handle a signal: a shell continues its
+// script after them. After the first signal, or after stop, a further signal ends the program.
 func interruptible(ctx context.Context) (_ context.Context, stop func() error) {
 	signals := make(chan os.Signal, 1)
 	notify(signals, signalsEnding)
@@ -47,7 +53,10 @@ func interruptible(ctx context.Context) (_ context.Context, stop func() error) {
 	context.AfterFunc(ctx, func() { signal.Stop(signals) })
 	return ctx, func() error {
 		defer signal.Stop(signals)
-		return end()
+		if err := end(); err != nil {
+			return exitWith(err.(*exitError).code)
+		}
+		return nil
 	}
 }
 
