@@ -15,10 +15,11 @@ import (
 
 // acquire acquires the key. It waits for a held key unless -n is set or the standard input of hold has ended.
 func (r *runner) acquire(ctx context.Context, locks *lock.Locker) (*lock.Lease, error) {
-	switch endless, err := r.heldOutside(ctx, locks); {
-	case err != nil:
+	outside, err := r.heldOutside(ctx, locks)
+	if err != nil {
 		return nil, storeError(err)
-	case endless:
+	}
+	if outside && !r.shared {
 		return nil, r.endlessWait()
 	}
 	var lease *lock.Lease
@@ -26,8 +27,11 @@ func (r *runner) acquire(ctx context.Context, locks *lock.Locker) (*lock.Lease, 
 	if err != nil {
 		return nil, usagef("%w", err)
 	}
-	if r.nonblock || r.inputHasEnded() {
+	if outside || r.nonblock || r.inputHasEnded() {
 		lease, err = keys.TryAcquire(ctx, r.mode()...)
+		if outside && errors.Is(err, lock.ErrHeld) { // by a writer, or one waits for the reader around us
+			err = r.endlessWait()
+		}
 	} else if lease, err = r.await(ctx, locks, keys); err != nil && !errors.Is(err, lock.ErrHeld) && r.inputHasEnded() {
 		// The end of the input may have cut the first request short. hold still acquires a free key: the second request waits
 		// up to a second for the cleanup of the first.

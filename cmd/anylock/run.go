@@ -62,7 +62,8 @@ sent to anylock. Its environment has ANYLOCK_KEY, ANYLOCK_OWNER and
 ANYLOCK_TOKEN, a fencing token that grows with every holder, and ANYLOCK_HELD,
 the owners of this lock and of the locks around it. If CMD runs anylock for a
 key that one of these owners holds, the inner anylock would wait forever, so it
-exits as for a held key. A job that is stopped with Ctrl-Z for longer than the
+exits as for a held key. With --shared on both, it gets the key, unless somebody
+without --shared waits. A job that is stopped with Ctrl-Z for longer than the
 TTL loses its lock, and is killed.
 
 --min-hold keeps the lock after a short CMD, so that hosts whose clocks differ
