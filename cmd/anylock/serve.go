@@ -118,6 +118,7 @@ func (s *serving) run(ctx context.Context) error {
 	if err != nil {
 		return usagef("%w", err)
 	}
+	notify(make(chan os.Signal, 1), signalsOfPipes) // nobody receives them: a lost reader of our log ends no server
 	defer s.app.printInBackground()()
 	ctx, stop := interruptible(ctx)
 	locks, err := s.app.open(ctx)
