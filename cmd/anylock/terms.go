@@ -112,8 +112,8 @@ func (a *app) needs() ([]lock.Need, error) {
 	return needs, nil
 }
 
-// namesReach reports whether the user has said how far locks must reach.
-func (a *app) namesReach() bool {
+// hostIsEnough reports whether the user has said that locks need not reach further than this machine.
+func (a *app) hostIsEnough() bool {
 	needs, _ := a.needs() // run, hold and acquire report the error
-	return slices.ContainsFunc(needs, func(n lock.Need) bool { return n.Reach > lock.ReachProcess })
+	return slices.ContainsFunc(needs, func(n lock.Need) bool { return n.Reach == lock.ReachHost })
 }

@@ -40,7 +40,7 @@ func (a *app) backendURL(ctx context.Context) (string, error) {
 		return "", usagef("this user has no home directory to keep locks in; set %s or use --backend", lock.URLEnv)
 	}
 	dir := filepath.Join(home, ".local", "state", "anylock", "locks")
-	if !a.namesReach() && widthOf(a.stderr) == 0 {
+	if !a.hostIsEnough() && widthOf(a.stderr) == 0 {
 		a.say("neither --backend nor $%s is set: locks are kept in %s, only for this user on this machine "+
 			"(%s=reach=host if that is enough)", lock.URLEnv, dir, requireEnv)
 	}
