@@ -289,6 +289,13 @@ func TestTerminalWaiting(t *testing.T) {
 	c.enter("anylock run k -- true\n")
 	c.await("anylock: waiting for k, held by ")
 	c.enter("\x03")
+	c.enter("anylock run -q -w 3 k -- true; echo co\"\"de $?\n")
+	c.await("code 1")
+	c.mu.Lock()
+	if screen := c.screen.String(); strings.Count(screen, "waiting for k") > 1 {
+		t.Errorf("-q does not silence %q", screen)
+	}
+	c.mu.Unlock()
 	c.enter("kill %1; wait; echo do\"\"ne\n")
 	c.await("done")
 }

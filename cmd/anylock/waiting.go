@@ -20,7 +20,8 @@ type waitable interface {
 }
 
 // reportWaiting reports why the key is not granted yet. If the store is not ready, it reports that at once. Otherwise
-// it reports the holder after waitNotice, if standard error is a terminal or with --verbose. stop ends the reports.
+// it reports the holder after waitNotice, with --verbose, or without --quiet if standard error is a terminal. stop ends
+// the reports.
 func (r *runner) reportWaiting(ctx context.Context, locks waitable) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var reporting sync.WaitGroup
@@ -32,7 +33,7 @@ func (r *runner) reportWaiting(ctx context.Context, locks waitable) (stop func()
 				reported = true
 				r.say("waiting: %v", storeError(err))
 			case err == nil && pause > 0:
-				if r.app.verbose || widthOf(r.app.stderr) > 0 {
+				if r.app.verbose || !r.quiet && widthOf(r.app.stderr) > 0 {
 					r.sayHolder(ctx, locks)
 				}
 				return
