@@ -47,12 +47,16 @@ choose a --ttl that is longer than the work, or renew after each third of --ttl.
 The time left counts from the start of the command: read a clock before you
 start anylock, and stop working when the time left has passed.
 
+Check the exit code before you evaluate the output of --export. If the key is
+held, there is no output, and eval "$(anylock acquire --export ...)" succeeds.
+
 Exit codes: 0 acquired; 128 + N if signal N came before;
    1  somebody else holds the key (-n, -w; change it with -E)
   64  wrong usage, or the store cannot keep the lease
   69  the store cannot be reached
   74  the lease cannot be printed; it is released then`,
-		Example: `  eval "$(anylock acquire --export --ttl 10m -w 60 deploy)"
+		Example: `  lease=$(anylock acquire --export --ttl 10m -w 60 deploy) || exit
+  eval "$lease"
   ./deploy.sh --fence "$ANYLOCK_TOKEN"
   anylock release --owner "$ANYLOCK_OWNER" deploy`,
 		Args: exactArgs("KEY"),
