@@ -3,11 +3,10 @@ package main
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
-
-	"github.com/anylock/lock/backend"
 )
 
 // switchHelp is the long help text of switch.
@@ -21,8 +20,9 @@ end of a URL, lock_password=*** stands for the passwords of the URLs inside, in
 their order. --from-file and --to-file keep passwords out of ps.
 
 With --pass N, switch advances the numbers of the --from store to N, the cut
-that a plan printed. When switch exits, processes may begin to use only the new
-store.
+that a plan printed. Numbers that follow a clock reach N at the end of the
+plan's --within: switch waits until then. When switch exits, processes may begin
+to use only the new store.
 
 Exit codes: 0 the plan was printed, or the cut is passed; 64 wrong usage, or no
 switch between these stores is safe; 69 a store cannot be reached; 74 the plan
@@ -32,13 +32,13 @@ cannot be written.`
 type switchRun struct {
 	app                        *app
 	from, fromFile, to, toFile text
-	within                     time.Duration
+	within                     seconds
 	cut                        uint64 // of --pass
 	format                     *choice
 }
 
 func (a *app) switchCommand() *cobra.Command {
-	s := &switchRun{app: a, format: newChoice("text", "json")}
+	s := &switchRun{app: a, within: seconds{d: 24 * time.Hour}, format: newChoice("text", "json")}
 	cmd := &cobra.Command{
 		Use:   "switch --from URL --to URL",
 		Short: "Plan a move to another store, never with two owners",
@@ -55,10 +55,8 @@ func (a *app) switchCommand() *cobra.Command {
 				return usagef("switch takes --from and --to, not --backend")
 			case passes && (s.to.isSet || s.toFile.isSet || changed("within") || changed("format")):
 				return usagef("--pass takes only --from or --from-file")
-			case s.within <= 0:
-				return usagef("--within %v is not positive", s.within)
-			case s.within > backend.MaxTTL:
-				return usagef("--within %v is longer than %v", s.within, backend.MaxTTL)
+			case s.within.d == 0:
+				return usagef("--within must be more than 0")
 			}
 			old, err := a.openSwitched(cmd.Context(), "--from", s.from, s.fromFile)
 			if err != nil {
@@ -76,7 +74,7 @@ func (a *app) switchCommand() *cobra.Command {
 	flags.Var(&s.fromFile, "from-file", "read that URL from the first line of `FILE`")
 	flags.Var(&s.to, "to", "the `URL` of the store to move to")
 	flags.Var(&s.toFile, "to-file", "read that URL from the first line of `FILE`")
-	flags.DurationVar(&s.within, "within", 24*time.Hour, "the longest time until every process uses both stores")
+	flags.Var(&s.within, "within", "the longest time until every process uses both stores")
 	flags.Uint64Var(&s.cut, "pass", 0, "advance the numbers of --from to `N`")
 	flags.Var(s.format, "format", s.format.usage())
 	return cmd
@@ -84,7 +82,8 @@ func (a *app) switchCommand() *cobra.Command {
 
 // pass advances the numbers of the old store to the cut.
 func (s *switchRun) pass(ctx context.Context, old *switchStore) error {
-	n, err := old.pass(ctx, s.cut, func(n uint64) { s.app.sayVerbose("number %d, cut %d", n, s.cut) })
+	waits := sync.OnceFunc(func() { s.app.say("waiting until the store's number reaches the cut %d", s.cut) })
+	n, err := old.pass(ctx, s.cut, func(uint64) { waits() })
 	if err != nil {
 		return storeError(err)
 	}
@@ -109,7 +108,7 @@ func (s *switchRun) plan(ctx context.Context, old *switchStore) error {
 	if same {
 		return usagef("no switch between these stores is safe: both are the same store")
 	}
-	p, err := planSwitch(ctx, old, next, s.within)
+	p, err := planSwitch(ctx, old, next, s.within.d)
 	if err != nil {
 		return storeError(err)
 	}
