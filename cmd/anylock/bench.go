@@ -22,6 +22,7 @@ type benchRun struct {
 	*app
 	options  bench.Options
 	backends []string
+	files    []string // with URLs of further stores
 	hold     seconds
 	duration seconds
 	format   *choice
@@ -55,8 +56,8 @@ came before the end.`,
 	}
 	flags := cmd.Flags()
 	flags.StringArrayVar(&b.backends, "backend", nil, "a store's `URL`; may be repeated (default memory and file)")
-	flags.Var(&b.backendFile, "backend-file",
-		"read a store's URL from the first line of `FILE`, to keep its password out of ps")
+	flags.StringArrayVar(&b.files, "backend-file", nil,
+		"read a store's URL from the first line of `FILE`, to keep its password out of ps; may be repeated")
 	flags.StringArrayVar(&b.options.Scenarios, "scenario", nil,
 		"run only the scenario `NAME` (waiters-250 for 250 waiters, distinct-8 for 8 workers); may be repeated")
 	flags.IntVar(&b.options.Clients, "clients", 0, "number of clients in scenarios with several (default 8)")
@@ -147,12 +148,12 @@ func (b *benchRun) setOptions(cmd *cobra.Command) error {
 func (b *benchRun) urls(ctx context.Context) (urls []string, cleanUp func(), err error) {
 	urls = b.backends
 	b.warnOfPassword("--backend", urls...)
-	if b.backendFile.isSet {
-		rawURL, err := readURL(ctx, "--backend", text{}, "--backend-file", b.backendFile)
+	for _, file := range b.files {
+		rawURL, err := readURL(ctx, "--backend", text{}, "--backend-file", text{file, true})
 		if err != nil {
 			return nil, nil, err
 		}
-		b.warnOfReaders("--backend-file", b.backendFile.s, rawURL)
+		b.warnOfReaders("--backend-file", file, rawURL)
 		urls = append(urls, rawURL)
 	}
 	for _, rawURL := range urls {
