@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"runtime"
 	"strings"
+	"syscall"
 )
 
 // splitCommand splits the arguments that follow our own flags into key and command: KEY [--] CMD [ARG...] or, as in
@@ -52,6 +53,18 @@ func findCommand(name string) (string, error) {
 // startError returns the exit error for a command that could not be found or started.
 func startError(name string, err error) error {
 	return &exitError{code: commandExit(err), err: fmt.Errorf("%s: %w", show(name), reason(err))}
+}
+
+// execError returns err with its usual cause if the kernel does not run file, which findCommand has found.
+func execError(file string, err error) error {
+	_, missing := os.Stat(file)
+	switch {
+	case errors.Is(err, syscall.ENOEXEC):
+		return fmt.Errorf("%w (a script must begin with a line such as #!/bin/sh)", reason(err))
+	case errors.Is(err, fs.ErrNotExist) && missing == nil:
+		return fmt.Errorf("%w (the program that its first line names, or its loader, is missing)", reason(err))
+	}
+	return err
 }
 
 // reason returns err without the path and the system call around it.

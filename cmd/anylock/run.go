@@ -282,7 +282,7 @@ func (r *runner) execute(l *lock.Lease, file string, guard *guard, signals chan 
 		ttl: r.ttl.d, deadline: l.Deadline, guard: guard,
 	}, signals)
 	if err != nil {
-		return outcome{}, startError(r.argv[0], err)
+		return outcome{}, startError(r.argv[0], execError(file, err))
 	}
 	defer c.close()
 	r.sayVerbose("the command runs")

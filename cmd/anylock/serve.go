@@ -223,6 +223,8 @@ func (s *serving) check() (clients []lockhttp.Client, config *tls.Config, err er
 		return nil, nil, err
 	}
 	switch {
+	case s.listen == unixPrefix:
+		return nil, nil, fmt.Errorf("--listen %s has no path", unixPrefix)
 	case s.isSocket() && kit.Printable(s.listen) != s.listen:
 		return nil, nil, fmt.Errorf("--listen %s: clients could not copy this path from what serve prints", show(s.listen))
 	case s.isSocket() || s.isLoopback():

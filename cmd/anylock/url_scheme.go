@@ -2,6 +2,7 @@ package main
 
 import (
 	"net"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -16,8 +17,14 @@ var schemesByPort = map[string]string{
 
 var hostAndPort = regexp.MustCompile(`^([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):[0-9]+$`)
 
-// checkScheme returns an error if rawURL is a host and port without a scheme. It suggests the scheme of a usual port.
+// checkScheme returns an error if rawURL is a path, or a host and port without a scheme. It suggests a URL.
 func checkScheme(rawURL string) error {
+	switch {
+	case strings.TrimSpace(rawURL) != rawURL:
+		return usagef("the store's URL begins or ends with a blank or a line break")
+	case filepath.IsAbs(rawURL) && !strings.HasPrefix(rawURL, "//") && !strings.Contains(rawURL, "@"):
+		return usagef("the store's URL has no scheme: did you mean %s?", show(fileURL(rawURL)))
+	}
 	address, rest, _ := strings.Cut(rawURL, "/")
 	if !hostAndPort.MatchString(address) {
 		return nil
