@@ -161,7 +161,8 @@ func (a *app) renewCommand() *cobra.Command {
 		Use:   "renew --owner OWNER [--ttl DURATION] KEY",
 		Short: "Extend a lease from acquire",
 		Long: `renew extends the lease that OWNER holds on KEY to --ttl from now, whichever
-process acquired the lease, and prints the lease as acquire does.
+process acquired the lease, and prints the lease as acquire does. A --ttl that
+is shorter than the time left shortens the lease.
 
 ` + detachedStores + `
 

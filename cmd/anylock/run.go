@@ -73,7 +73,9 @@ does not wait. --max-hold stops a CMD that hangs, as if the lock were lost.
 
 With --shared, CMD runs beside other holders that use --shared, but never
 beside a holder that does not. With --permits N, up to N holders run at once.
-ANYLOCK_KEY then names the permit, and tokens increase for each permit alone.
+Each permit is a key of its own, KEY/permit/0 and so on, which ANYLOCK_KEY
+names. Tokens increase for each permit alone. So --permits does not exclude
+holders of KEY without --permits.
 
 anylock refuses a store that excludes only one process, such as memory:.
 --require and $ANYLOCK_REQUIRE name promises that the store must make; both

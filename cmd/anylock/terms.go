@@ -32,7 +32,8 @@ func (r *runner) termFlags(flags *pflag.FlagSet) {
 // modeFlags adds the flags that let several holders have the key at once.
 func (r *runner) modeFlags(flags *pflag.FlagSet) {
 	r.sharedFlag(flags)
-	flags.IntVar(&r.permits, "permits", 0, "let `N` holders hold the key at once; all must use the same N")
+	flags.IntVar(&r.permits, "permits", 0,
+		"let `N` holders hold the key at once; all holders must use --permits with the same N")
 }
 
 func (r *runner) sharedFlag(flags *pflag.FlagSet) {
