@@ -44,6 +44,9 @@ func splitCommand(args []string) (key string, argv []string, err error) {
 // others wait.
 func findCommand(name string) (string, error) {
 	file, err := lookup(name, os.Getenv("PATH"))
+	if err != nil && strings.Contains(name, " ") && !strings.ContainsAny(name, `/\`) {
+		err = fmt.Errorf("%w (for a line of shell, use -c, as in: anylock run KEY -c LINE)", reason(err))
+	}
 	if err != nil {
 		return "", startError(name, err)
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/anylock/lock"
 	"github.com/anylock/lock/backend"
@@ -139,6 +140,12 @@ func (a *app) runCommand() *cobra.Command {
 			return r.run(cmd.Context())
 		},
 	}
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
+		if unknown := (*pflag.NotExistError)(nil); errors.As(err, &unknown) && unknown.GetSpecifiedName() == "c" {
+			return errors.New("-c must come after KEY, as in: anylock run KEY -c LINE")
+		}
+		return err
+	})
 	flags := cmd.Flags()
 	flags.SetInterspersed(false) // flags after KEY belong to the command
 	r.termFlags(flags)

@@ -227,6 +227,8 @@ func (s *serving) check() (clients []lockhttp.Client, config *tls.Config, err er
 		return nil, nil, fmt.Errorf("--listen %s has no path", unixPrefix)
 	case s.isSocket() && kit.Printable(s.listen) != s.listen:
 		return nil, nil, fmt.Errorf("--listen %s: clients could not copy this path from what serve prints", show(s.listen))
+	case !s.isSocket() && !strings.Contains(s.listen, ":"):
+		return nil, nil, fmt.Errorf("--listen %s has no port, as in 127.0.0.1:7171", show(s.listen))
 	case s.isSocket() || s.isLoopback():
 	case len(clients) == 0:
 		return nil, nil, fmt.Errorf("--listen %s: other machines may reach this address, so that it needs --clients",
