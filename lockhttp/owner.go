@@ -19,10 +19,12 @@ const (
 
 // baseOwner returns the part of an owner at the store that all requests of one client for one acquisition share.
 func baseOwner(owner, client string) (string, error) {
-	if owner == "" || len(owner) > maxOwnerLen {
-		return "", fmt.Errorf("%w: owner of %d bytes is not between 1 and %d", lock.ErrInvalid, len(owner), maxOwnerLen)
-	}
-	if client != "" {
+	switch {
+	case owner == "":
+		return "", fmt.Errorf("%w: owner is missing: a text that no other acquisition has used", lock.ErrInvalid)
+	case len(owner) > maxOwnerLen:
+		return "", fmt.Errorf("%w: owner of %d bytes is longer than %d", lock.ErrInvalid, len(owner), maxOwnerLen)
+	case client != "":
 		return owner + "@" + client, nil
 	}
 	return owner, nil
