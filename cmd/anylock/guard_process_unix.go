@@ -25,6 +25,7 @@ func guardCommand() *cobra.Command {
 			}
 			if group := groupToKill(os.Stdin); group > 1 {
 				unix.Kill(-group, unix.SIGKILL)
+				return exitWith(guardDone)
 			}
 			return nil
 		},

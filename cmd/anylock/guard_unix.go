@@ -22,6 +22,7 @@ const (
 	// anylock" and "pkill anylock" must not kill both processes.
 	guardName = "lock-guard"
 	guardArg  = "guard" // the subcommand that runs a guard
+	guardDone = 3       // its exit code after it has killed the group
 
 	guardPatience = 100 * time.Millisecond // how long to wait for a guard that does not read while the pipe is full
 
@@ -104,9 +105,9 @@ func (g *guard) start() (pid int, err error) {
 func (g *guard) watch(pid int) {
 	for {
 		started := time.Now()
-		awaitGuard(pid)
+		done := awaitGuard(pid)
 		ownChildren.remove(pid)
-		if g.ctx.Err() != nil {
+		if done || g.ctx.Err() != nil {
 			return
 		}
 		if time.Since(started) > guardLife {
@@ -121,15 +122,16 @@ func (g *guard) watch(pid int) {
 	}
 }
 
-// awaitGuard returns when the process has ended. It kills a stopped process, because a stopped guard protects nothing.
-func awaitGuard(pid int) {
+// awaitGuard returns when the process has ended, and reports whether it has killed the group. It kills a stopped
+// process, because a stopped guard protects nothing.
+func awaitGuard(pid int) (done bool) {
 	for {
 		var status unix.WaitStatus
 		_, err := unix.Wait4(pid, &status, unix.WUNTRACED, nil)
 		switch {
 		case errors.Is(err, unix.EINTR):
 		case err != nil || !status.Stopped():
-			return
+			return err == nil && status.ExitStatus() == guardDone
 		default:
 			unix.Kill(pid, unix.SIGKILL) //nolint:errcheck // it is ours, and not reaped yet
 		}

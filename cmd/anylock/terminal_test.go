@@ -231,6 +231,11 @@ func TestTerminalStopTooLong(t *testing.T) {
 	c.await(prompt)
 	c.enter("echo code=$?\n")
 	c.await("code=113")
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if screen := c.screen.String(); strings.Contains(screen, "guard process") { // it did its work
+		t.Errorf("the guard process is reported as killed: %q", screen)
+	}
 }
 
 // A command in the background cannot read from the terminal. After fg it can.
