@@ -128,7 +128,7 @@ func (a *app) runCommand() *cobra.Command {
 		Short: "Run a command while holding a lock",
 		Long:  runHelp,
 		Example: `  anylock run nightly -- ./nightly.sh --full
-  anylock run -n nightly -- ./nightly.sh || echo "already running"
+  anylock run -n -E 75 nightly -- ./nightly.sh  # 75: it already runs
   anylock run -w 2.5 -E 75 --backend redis://cache-1:6379 deploy -- make deploy
   anylock run -n --min-hold 1m --require reach=network nightly -- ./nightly.sh
   anylock run --ttl 1m --grace 20s db -c 'migrate --fence "$ANYLOCK_TOKEN"'`,

@@ -22,7 +22,7 @@ func checkScheme(rawURL string) error {
 	switch {
 	case strings.TrimSpace(rawURL) != rawURL:
 		return usagef("the store's URL begins or ends with a blank or a line break")
-	case filepath.IsAbs(rawURL) && !strings.HasPrefix(rawURL, "//") && !strings.Contains(rawURL, "@"):
+	case filepath.IsAbs(rawURL) && !strings.HasPrefix(rawURL, "//") && !strings.ContainsAny(rawURL, "@?"): // no password
 		return usagef("the store's URL has no scheme: did you mean %s?", show(fileURL(rawURL)))
 	}
 	address, rest, _ := strings.Cut(rawURL, "/")
