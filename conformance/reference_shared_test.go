@@ -251,7 +251,7 @@ func (s *server) readerTimer(key string, e *entry) {
 		return
 	}
 	e.measured.fired = true
-	if s.is("end of a reader's TTL wakes nobody", readersEndAtRequest) ||
+	if s.is("end of a reader's TTL wakes nobody", readersEndAtRequest) || s.timerStopped(time.Now()) ||
 		s.is("end of readers is noticed when they were to end as the writer came") && len(e.queue) > 0 ||
 		s.is("at most 16 dead readers are removed at once") && len(e.readers) > 0 &&
 			time.Now().Before(e.latestReader().expires) {

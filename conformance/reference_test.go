@@ -490,7 +490,9 @@ func (s *server) armLocked(key string, e *entry) {
 		defer s.gate.RUnlock()
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.expireLocked(key, e, time.Now())
+		if now := time.Now(); !s.timerStopped(now) {
+			s.expireLocked(key, e, now)
+		}
 	})
 }
 

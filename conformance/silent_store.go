@@ -13,7 +13,7 @@ var silentStoreChecks = []Check{
 }
 
 // silentStoreEndsLeases lets one lease after the other run out, so that no waiter's request reaches the store before
-// the end of the next lease.
+// the end of the next lease. Before each of them ends another lease, whose key nobody waits for.
 func silentStoreEndsLeases(t *trial) {
 	get := []func() *grant{
 		func() *grant { return t.acquire(t.a, t.newKey(), t.awaited()) },
@@ -23,6 +23,7 @@ func silentStoreEndsLeases(t *trial) {
 		get = append(get, func() *grant { return t.read(t.a, t.newKey(), t.awaited()) })
 	}
 	for _, get := range get {
+		t.acquire(t.b, t.newKey(), t.short())
 		g := get()
 		w := t.wait(t.b, g.key, t.long())
 		t.arrived(g.key, 1)
