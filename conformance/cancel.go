@@ -219,6 +219,7 @@ func cancelRacesGrant(t *trial) {
 			t.becomesFree(t.b, key, time.Second+t.g.MaxLate, "after a cancellation that met the grant")
 		}
 	})
+	t.grantsMeetCancellation(keys)
 	keys.stayFree()
 }
 
