@@ -80,10 +80,11 @@ func (t *trial) twiceInBatch(batcher backend.BatchRenewer) {
 	})
 }
 
-// batchesAtOnce renews several batches of one client at the same moment. In each, the store has dropped another lease.
+// batchesAtOnce renews several batches of one client at the same moment. In each, the store has dropped another lease,
+// and must renew the leases before and behind it.
 func (t *trial) batchesAtOnce(batcher backend.BatchRenewer) {
 	const batches, each = 6, 6
-	n := min(batches, t.h.Many/each)
+	n, ttl := min(batches, t.h.Many/each), 2*t.long()
 	grants := make([][]*grant, n)
 	for i := range grants {
 		for range each {
@@ -95,7 +96,7 @@ func (t *trial) batchesAtOnce(batcher backend.BatchRenewer) {
 	}
 	t.atOnce(n, func(i int) {
 		begun := time.Now()
-		errs := batcher.RenewBatch(t.ctx, toBatch(t.long(), grants[i]...))
+		errs := batcher.RenewBatch(t.ctx, toBatch(ttl, grants[i]...))
 		if len(errs) != each {
 			t.fatalf("a batch of %d leases, beside others, has %d errors", each, len(errs))
 		}
@@ -112,6 +113,7 @@ func (t *trial) batchesAtOnce(batcher backend.BatchRenewer) {
 	for i := range grants {
 		for j, g := range grants[i] {
 			if i != j {
+				t.remains(g, ttl, "RenewBatch")
 				t.release(g)
 			}
 		}

@@ -3,10 +3,16 @@ package conformance_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/backend/kit"
+)
+
+const (
+	batchStops       = "batch renews nothing behind a lost lease"
+	batchStopsReader = "batch renews nothing behind a lost reader"
 )
 
 // batchMutants are bugs of batches whose replies are late, or report a loss.
@@ -23,6 +29,7 @@ var batchMutants = []mutant{
 	{"batch takes a negative TTL", "RenewBatchReportsEach"},
 	{"batch takes a TTL over MaxTTL", "RenewBatchReportsEach"},
 	{"batch takes every lease for its own", "RenewBatchReportsEach"},
+	{batchStops, "RenewBatchReportsEach"},
 }
 
 // retakes reports whether a renewal of a released lease acquires the free key again, as a bug of batches.
@@ -60,6 +67,24 @@ func (c *client) batchBehindBack(ctx context.Context, life *kit.Life, ttl time.D
 		return nil, false
 	}
 	return err, true
+}
+
+// stopsAtLoss reports whether a batch renews nothing more, because the store has dropped one of the leases before, as a
+// bug.
+func (c *client) stopsAtLoss(before []*kit.Life) bool {
+	if !c.is(batchStops, batchStopsReader) {
+		return false
+	}
+	s := c.server
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.ContainsFunc(before, func(l *kit.Life) bool {
+		e := s.entryLocked(s.name(l.Key()))
+		if l.Shared() {
+			return c.is(batchStopsReader) && e.reader(l.Owner()) == nil
+		}
+		return c.is(batchStops) && e.owner != l.Owner()
+	})
 }
 
 // hides reports whether a batch hides err from its lease, as a bug.

@@ -247,7 +247,7 @@ func (c *client) RenewBatch(ctx context.Context, renewals []backend.Renewal) []e
 			if lives[i].Shared() != lives[0].Shared() && c.is(batchFirstMode) {
 				return 0, backend.ErrLost
 			}
-			if c.skipsReader(lives[:i], lives[i]) {
+			if c.skipsReader(lives[:i], lives[i]) || c.stopsAtLoss(lives[:i]) {
 				return ttl, nil
 			}
 			if c.server.renewOfBatch(lives[i].Key(), lives[i].Owner()) {

@@ -32,7 +32,7 @@ func (t *trial) batchesBrokenReader(batcher backend.BatchRenewer) {
 			}
 		}
 		begun := time.Now()
-		errs := batcher.RenewBatch(t.ctx, toBatch(t.long(), readers...))
+		errs := batcher.RenewBatch(t.ctx, toBatch(2*t.long(), readers...))
 		if len(errs) != n {
 			t.fatalf("a batch of %d readers of one key has %d errors", n, len(errs))
 		}
@@ -44,6 +44,9 @@ func (t *trial) batchesBrokenReader(batcher backend.BatchRenewer) {
 			case !isBroken(j) && err != nil:
 				t.fatalf("reader %d in a batch of %d of one key, which is live: %v", j, n, err)
 			}
+		}
+		for _, g := range live {
+			g.ttl = 2 * t.long()
 		}
 		t.readersKeepOut(live, "after a batch with readers whose leases were broken")
 		for _, g := range live {

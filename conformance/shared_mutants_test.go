@@ -103,6 +103,7 @@ var sharedMutants = []mutant{
 	{"readers in a batch are not renewed", "MixedBatchRenewsEach"},
 	{"batch renews one reader of a key", "MixedBatchRenewsEach"},
 	{"batch renews at most 16 readers of a key", "MixedBatchRenewsEach"},
+	{batchStopsReader, "MixedBatchRenewsEach"},
 	{"loss of a reader is that of its client's others", "ReaderLosesAlone"},
 	{"renewal that finds a reader lost ends the others of its client", "BreakEndsOneReader"},
 	{"Close leaves readers live", "CloseEndsOwnReaders"},
