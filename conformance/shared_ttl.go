@@ -164,7 +164,8 @@ func (t *trial) entersWithOthers(key string, i int) (brief *grant, others []*gra
 	return brief, append(others, slices.Delete(readers, at, at+1)...)
 }
 
-// shortReaderSparesLong ends short leases in every way. Long leases from before and after them must survive.
+// shortReaderSparesLong ends short leases in every way. Long leases from before and after them must survive, also if
+// the short one came last.
 func shortReaderSparesLong(t *trial) {
 	expires := func(g *grant) { t.expire(g) }
 	ends := map[string]func(g *grant){
@@ -185,13 +186,18 @@ func shortReaderSparesLong(t *trial) {
 	}
 	t.inChunks(2*len(ways), 3, func(i int) {
 		what, key := ways[i/2], t.newKey()
-		ttl := t.awaited()
-		if i%2 == 0 {
+		var long []*grant
+		stays := func(b backend.Backend) { long = append(long, t.read(b, key, t.long())) }
+		stays(t.a)
+		ttl, last := t.awaited(), i%2 == 0
+		if last { // no reader that stays comes after the short one
 			ttl = t.short()
+			stays(t.b)
 		}
-		first := t.read(t.a, key, t.long())
 		brief := t.read(t.client(i), key, ttl)
-		long := []*grant{first, t.read(t.b, key, t.long())}
+		if !last {
+			stays(t.b)
+		}
 		deadlines := []time.Time{long[0].Deadline(), long[1].Deadline()}
 		ends[what](brief)
 		for j, g := range long {
