@@ -198,6 +198,12 @@ func (s *server) enterLocked(key string, e *entry, r backend.Request, c *client,
 			s.is("new reader's TTL replaces that of the others"),
 			s.is("new reader's TTL cuts longer ones") && other.expires.After(read.expires):
 			s.extendReader(key, e, other, read.expires)
+		case s.is("readers end with the last that came, at the latest"):
+			end := other.granted.Add(other.ttl)
+			if read.expires.Before(end) {
+				end = read.expires
+			}
+			s.extendReader(key, e, other, end)
 		}
 	}
 	return granted{read.token, now}

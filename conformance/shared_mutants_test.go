@@ -81,6 +81,7 @@ var sharedMutants = []mutant{
 	{"refused attempt of a writer prolongs the readers", "ReaderTTL"},
 	{"new reader's TTL replaces that of the others", "ShortReaderSparesLong"},
 	{"new reader's TTL cuts longer ones", "ShortReaderSparesLong"},
+	{"readers end with the last that came, at the latest", "ShortReaderSparesLong"},
 	{"renewal of a reader cuts longer ones", "ShortReaderSparesLong"},
 	{"end of one reader's TTL ends all readers", "ShortReaderSparesLong"},
 	{"end of a reader's TTL wakes nobody", "WriterGetsKeyOfDeadReaders"},
