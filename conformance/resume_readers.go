@@ -37,6 +37,9 @@ func resumeOfReaders(t *trial) {
 		resumed := t.resume(t.b, readers[1], t.long())
 		t.expire(readers[0])
 		t.expire(readers[2])
+		// At first, no other request has made the store remove the expired readers.
+		t.notResumed(t.b, backend.Request{Key: resumed.key, Owner: readers[2].owner, TTL: t.long(), Shared: true},
+			"Resume of a reader whose lease has just expired")
 		t.readersKeepOut([]*grant{resumed}, "after Resume of one of several readers, and the expiry of the others")
 		t.notResumed(t.a, backend.Request{Key: resumed.key, Owner: readers[0].owner, TTL: t.long(), Shared: true},
 			"Resume of a reader whose lease has expired")
