@@ -103,8 +103,8 @@ func (c *client) acquire(ctx context.Context, r backend.Request) (*kit.Life, err
 			a.sent = a.sent.Add(100 * time.Millisecond)
 		}
 		switch {
-		case c.sendsAgain(ctx, r, err, n), err == nil && a.refused == nil && a.granted == granted{} && a.place == nil &&
-			c.repeatsRefused(r, n):
+		case c.sendsAgain(ctx, r, err, n), c.repeatsAndCleansUp(r, err),
+			err == nil && a.refused == nil && a.granted == granted{} && a.place == nil && c.repeatsRefused(r, n):
 			continue
 		case c.dialsAgain(r, err):
 			return nil, err

@@ -150,7 +150,7 @@ func (c *client) Guarantees() backend.Guarantees {
 		"wait for its turn among MaxLeases ignores its context",
 		"cancelled wait for its turn among MaxLeases is ErrClosed",
 		"Close leaves a wait for its turn among MaxLeases waiting", resumeCounts, resumeCountsExpired,
-		readersUncounted,
+		readersUncounted, waitedQueues,
 		"limited"):
 		g.MaxLeases = mostLeases
 	case c.is("deadline stands at MaxSilence"):

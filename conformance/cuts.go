@@ -51,14 +51,28 @@ var cutChecks = []Check{
 func cutInsideAcquire(t *trial) {
 	t.together(2, func(i int) {
 		if i == 0 {
-			t.cutEverywhere((*cutter).insideAcquire)
+			kept := make(chan *grant, max(1, t.h.Many/4))
+			t.cutEverywhere(func(x *cutter) { x.insideAcquire(kept) })
+			close(kept)
+			t.outliveCleanUps(kept)
 		} else {
 			t.orphanEnds()
 		}
 	})
 }
 
-func (x *cutter) insideAcquire() {
+// outliveCleanUps fails unless leases live on that were granted in spite of a cut. A client that has sent an attempt
+// twice may clean up after the first request in the background.
+func (t *trial) outliveCleanUps(leases <-chan *grant) {
+	const late = 1500 * time.Millisecond // a request may arrive that late
+	time.Sleep(late)                     // sleeps: a cleanup may be under way
+	for g := range leases {
+		t.heldBy(g)
+	}
+}
+
+// insideAcquire adds some leases that were granted in spite of a cut to kept, and does not release them.
+func (x *cutter) insideAcquire(kept chan<- *grant) {
 	t, key := x.t, x.t.newKey()
 	x.begin()
 	g, err := t.request(t.ctx, x.client, backend.Request{Key: key, Owner: backend.NewOwner(), TTL: t.long(),
@@ -70,9 +84,17 @@ func (x *cutter) insideAcquire() {
 		return
 	}
 	t.keepsDeadline(g, t.long(), g.before, g.after, "Acquire"+x.where())
-	if x.holds(g) {
-		x.releaseUntilFree(g)
+	if !x.holds(g) {
+		return
 	}
+	if x.hit && !x.bound && !g.shared {
+		select {
+		case kept <- g:
+			return
+		default: // the store may be small
+		}
+	}
+	x.releaseUntilFree(g)
 }
 
 // orphanEnds checks that a lease that no client knows of ends with its TTL. The client is cut off before it has the

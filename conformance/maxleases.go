@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -12,7 +13,8 @@ var maxLeasesChecks = []Check{
 	{
 		Name: "MaxLeasesAreGranted",
 		Rule: "Guarantees.MaxLeases: a client holds as many leases at once; one more is ErrUnavailable, or " +
-			"waits for its turn, until its context ends or the client is closed",
+			"waits for its turn, until its context ends or the client is closed; leases that it has waited for take no " +
+			"place in a queue",
 		Needs: []Need{needsMaxLeases},
 		alone: true, // the limit may apply to all clients together
 		run:   maxLeasesAreGranted,
@@ -26,6 +28,7 @@ func maxLeasesAreGranted(t *trial) {
 	}
 	c := t.open()
 	t.resumesFor(c)
+	t.queuesBesideLeases(c)
 	var mu sync.Mutex
 	var held []*grant
 	t.together(t.g.MaxLeases, func(i int) {
@@ -78,6 +81,31 @@ func maxLeasesAreGranted(t *trial) {
 	last.fails(t, "Acquire waiting for its turn among MaxLeases at Close")
 	last.endsByClose(t, closing, "Acquire waiting for its turn among MaxLeases at Close")
 	t.outlast(t.lastRefusal(closing, ttl))
+}
+
+// queuesBesideLeases fails if c, which has waited for half of its leases, is overtaken in the queue for another key.
+func (t *trial) queuesBesideLeases(c backend.Backend) {
+	if !t.g.FIFO {
+		return
+	}
+	held := make([]*grant, t.g.MaxLeases/2)
+	for i := range held {
+		first := t.acquire(t.a, t.newKey(), t.long())
+		w := t.wait(c, first.key, t.long())
+		t.arrived(first.key, 1)
+		t.release(first)
+		held[i] = w.granted(t, t.handOff(), "after release")
+	}
+	g := t.acquire(t.a, t.newKey(), t.long())
+	l := t.newLine(g.key)
+	l.after = fmt.Sprintf("; the client of the first one holds %d leases that it has waited for", len(held))
+	l.join(c, t.long(), false)
+	l.join(t.b, t.long(), false)
+	t.release(g)
+	l.inOrder(2 * t.handOff())
+	for _, g := range held {
+		t.release(g)
+	}
 }
 
 // resumesFor resumes leases by c that end by a release and by an expiry. Neither counts among MaxLeases of c any more.

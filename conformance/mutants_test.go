@@ -22,7 +22,7 @@ var mutants = slices.Concat(plainMutants, crowdMutants, cutMutants, replyMutants
 	hashMutants, manyKeyMutants, silentStoreMutants, memberMutants, attemptMutants, waiterMutants, readerMutants,
 	methodMutants, removalMutants, laterMutants, eventMutants, amongReadersMutants, amongResumedMutants,
 	amongOthersMutants, amongReadersLossMutants, ordinaryReaderMutants, ordinaryMutants, handwrittenMutants,
-	readerEventMutants, resumedEventMutants, otherEventMutants)
+	readerEventMutants, resumedEventMutants, otherEventMutants, betweenMutants)
 
 var plainMutants = []mutant{
 	// guarantees

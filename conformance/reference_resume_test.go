@@ -176,6 +176,9 @@ func (s *server) resume(c *client, r backend.Request, sent time.Time) (token uin
 	if !sooner || !s.is("waiter sleeps until the end before Resume") {
 		s.armLocked(key, e)
 	}
+	if e.waited && e.client.isSilent() && s.is(resumeReserved) {
+		return 0, true
+	}
 	return e.token, true
 }
 

@@ -56,6 +56,16 @@ func (c *conn) isBroken() bool {
 	}
 }
 
+// isStranded reports whether a connection of the client is stranded.
+func (c *client) isStranded() bool {
+	if c.wire == nil {
+		return false
+	}
+	c.wire.mu.Lock()
+	defer c.wire.mu.Unlock()
+	return len(c.wire.dying) > 0
+}
+
 // breakStrandedLocked breaks the stranded connections.
 func (w *wire) breakStrandedLocked() {
 	for _, c := range w.dying {

@@ -53,6 +53,7 @@ type server struct {
 	created, creating bool // for bugs of first opens
 
 	breaker atomic.Pointer[client] // whose Break is served, as a bug
+	sharing sharing
 }
 
 type entry struct {
@@ -119,6 +120,7 @@ type place struct {
 	silenced bool // it finds out by a timer that it has its turn, as a bug
 
 	watch string // the owner just before it at its arrival
+	aside bool   // it is behind all who come later, as a bug
 }
 
 type granted struct {
@@ -285,7 +287,8 @@ func (s *server) enqueueLocked(key string, e *entry, p *place) {
 	s.arrives(key, e, p, p.client)
 	s.arrivesNarrowly(key, e, p)
 	switch {
-	case s.arrivesAfterEvents(e, p), s.enqueueInCrowd(e, p), s.enqueueAgain(e, p), s.enqueueByClock(e, p):
+	case s.arrivesAfterEvents(e, p), s.enqueueInCrowd(e, p), s.enqueueAgain(e, p), s.enqueueByClock(e, p),
+		s.enqueueAside(e, p):
 	case s.is("queue is last in, first out"):
 		e.queue = slices.Insert(e.queue, 0, p)
 	case s.is("queue is by owner"):
@@ -344,6 +347,9 @@ func (s *server) grantLocked(key string, e *entry, r backend.Request, c *client,
 
 func (s *server) nextToken(key string, c *client) uint64 {
 	if token, ok := s.clockToken(); ok {
+		return token
+	}
+	if token, ok := s.countedToken(c); ok {
 		return token
 	}
 	s.forgetsTokenLate(key)

@@ -39,6 +39,7 @@ func (c *client) unanswered(ctx context.Context, r backend.Request) {
 	}
 	switch {
 	case c.is("attempt whose connection broke is not cleaned up") && ctx.Err() == nil, c.keepsTimedOut(ctx),
+		ctx.Err() != nil && c.is(stuckStays) && c.isStranded(),
 		c.abandonsBriefly(r, "an attempt"), c.abandonsLate(r),
 		r.Shared && c.abandonsBriefly(r, "a shared attempt"):
 		return

@@ -154,7 +154,7 @@ func resumeContinuesLease(t *trial) {
 }
 
 func resumeIsForTheHolder(t *trial) {
-	t.inChunks(4, 2, func(i int) {
+	t.inChunks(5, 2, func(i int) {
 		switch i {
 		case 0:
 			t.eachPair(func(p likePair) {
@@ -170,8 +170,34 @@ func resumeIsForTheHolder(t *trial) {
 			t.resumesNoEndedLease(func(g *grant) { t.release(g) }, "released")
 		case 3:
 			t.resumesNoEndedLease(t.expire, "expired")
+		case 4:
+			t.resumesTurn()
 		}
 	})
+}
+
+// resumesTurn calls Resume for a waiter that cannot respond, when it has its turn. Either the store has granted the key
+// to the waiter, and Resume returns that lease, or it only keeps the key for the waiter.
+func (t *trial) resumesTurn() {
+	if t.h.Linked == nil {
+		return
+	}
+	c, link := t.linked()
+	t.usable(c)
+	g := t.acquire(t.a, t.newKey(), t.long())
+	w := t.wait(c, g.key, t.long())
+	t.confirmQueued(g.key, 1)
+	link.Hold(ToStore)
+	link.Hold(FromStore)
+	t.release(g)
+	resumed, err := t.resumeBy(t.b, &grant{key: g.key, owner: w.owner}, t.long())
+	if err != nil {
+		t.isLost(err, "Resume by a waiter that has its turn, and does not know yet")
+		return
+	}
+	t.tokenAbove(resumed, g, "Resume by a waiter that has its turn, and does not know yet")
+	t.heldBy(resumed)
+	t.release(resumed)
 }
 
 // othersResumeNothing calls Resume for owners that do not hold the key, and checks that the holder's lease still ends
@@ -314,6 +340,7 @@ func twoClientsOfOneLease(t *trial) {
 				t.renew(l, t.long())
 			}
 		}
+		t.renewsAtOnce(both)
 		closed := t.open()
 		t.resume(closed, g, t.long())
 		t.closes(closed)
@@ -333,6 +360,18 @@ func twoClientsOfOneLease(t *trial) {
 		t.heldBy(next)
 		t.release(next)
 	})
+}
+
+// renewsAtOnce renews both leases, which are one at the store, at the same moment, again and again.
+func (t *trial) renewsAtOnce(both []*grant) {
+	const (
+		times  = 12
+		atMost = 500 * time.Millisecond
+	)
+	ways := t.renewals()
+	for n := range t.rounds(times, time.Now().Add(atMost)) {
+		t.together(len(both), func(i int) { both[i].renews(t, ways[(n+i)%len(ways)], t.long()) })
+	}
 }
 
 // resumeRacesRelease races Resume against the release of its lease, while another owner waits for the key.

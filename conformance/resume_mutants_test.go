@@ -20,6 +20,7 @@ var resumeMutants = []mutant{
 	{"resume of another's lease extends it", "ResumeIsForTheHolder"},
 	{"resume revives an expired lease", "ResumeIsForTheHolder"},
 	{"resume revives a released lease", "ResumeIsForTheHolder"},
+	{resumeReserved, "ResumeIsForTheHolder"},
 
 	// TTL
 	{"resume does not extend", "ResumeSetsTTL"},
@@ -32,6 +33,7 @@ var resumeMutants = []mutant{
 	{"resume ends the lease of the first client", "TwoClientsOfOneLease"},
 	{"lease ends when each of its clients has released it", "TwoClientsOfOneLease"},
 	{"close of a client ends what it has resumed", "TwoClientsOfOneLease"},
+	{renewalsMeet, "TwoClientsOfOneLease"},
 
 	// modes
 	{"resume ignores the mode", "ResumeOfReaders"},

@@ -22,7 +22,7 @@ var strandedChecks = []Check{
 		Name: "StrandedRequestChangesNothing",
 		Rule: "rules 4 and 5: a renewal or release that reaches the store by a dead connection, seconds after the lease " +
 			"has ended and its client has connected again, revives nothing and does not touch the next holder; an attempt " +
-			"that was sent again neither takes the key again nor shortens its lease",
+			"that was sent again neither takes the key again nor shortens its lease; one whose answer is stuck is cleaned up",
 		Needs: []Need{needsLinked},
 		// If a client cannot have leases for more, the attempts are made one after the other.
 		lasts: 4 * recovery,
@@ -103,4 +103,5 @@ func strandedRequestChangesNothing(t *trial) {
 		t.free(t.a, g.key, when)
 	})
 	t.strandedAttempts()
+	t.strandedAnswers()
 }

@@ -49,3 +49,26 @@ func (t *trial) strandedAttempts() {
 		t.becomesFree(t.b, key, recovery, "after a release, and a late copy of the attempt")
 	})
 }
+
+// strandedAnswers ends the contexts of attempts that the store has granted, and whose answers are stuck on a dead
+// connection. The store does not notice that their client is gone, so the client must clean up by a new connection.
+func (t *trial) strandedAnswers() {
+	modes := t.modes()
+	t.inChunks(2*len(modes), 1, func(i int) {
+		c, link := t.strandable()
+		r := backend.Request{Key: t.newKey(), Owner: backend.NewOwner(), TTL: t.long(), Wait: i%2 == 1, Shared: modes[i/2]}
+		link.Hold(FromStore)
+		w := t.begin(t.ctx, c, r)
+		t.poll(soon, func() bool { return t.inspect(r.Key).Owner == r.Owner || w.ended() })
+		link.Strand()
+		w.cancel()
+		t.usable(c)
+		if !t.within(recovery, w.done) {
+			t.breaks(4, "a cancelled Acquire has not returned %v after its client connected again", recovery)
+		}
+		if w.err == nil { // the client has sent the attempt again
+			t.release(w.grant)
+		}
+		t.becomesFree(t.b, r.Key, recovery, "after a cancelled attempt whose answer is stuck on a dead connection")
+	})
+}

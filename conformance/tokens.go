@@ -21,8 +21,9 @@ var tokenChecks = []Check{
 		run:   tokensIncreaseForWaiters,
 	},
 	{
-		Name:  "TokensOutliveClients",
-		Rule:  "rule 7: tokens strictly increase per key when every client was closed in between",
+		Name: "TokensOutliveClients",
+		Rule: "rule 7: tokens strictly increase per key when every client was closed in between, and over many grants by a " +
+			"client that is alone",
 		Needs: []Need{needsTokens},
 		alone: true, // no client of another check is open meanwhile
 		run:   tokensOutliveClients,
@@ -133,7 +134,7 @@ func tokensOutliveClients(t *trial) {
 			t.fatalf("Close: %v", err)
 		}
 	}
-	for range 4 {
+	for i := range 4 {
 		c := t.open()
 		if other, _ := t.attempt(c, held.key, t.long()); other != nil && other.after.Before(end) && !t.mayEndLeases() {
 			t.breaksText(closeEndsRule, "when all clients were closed, a new one was granted a key %v before the deadline of "+
@@ -142,8 +143,25 @@ func tokensOutliveClients(t *trial) {
 		g := t.acquire(c, t.key, t.long())
 		s.next(g, "grant by a new client")
 		t.release(g)
+		if i < 2 { // by two clients: the number that the first one shares may have the next bit set already
+			s.nextOfMany(c)
+		}
 		if err := c.Close(); err != nil {
 			t.fatalf("Close: %v", err)
 		}
+	}
+}
+
+// nextOfMany has c, the only client, acquire the key again and again. A client may share one number of the store among
+// its grants, and count them in a few bits of its tokens.
+func (s *tokens) nextOfMany(c backend.Backend) {
+	const (
+		grants = 1100 // more than ten bits count
+		atMost = 1500 * time.Millisecond
+	)
+	for range s.t.rounds(grants, time.Now().Add(atMost)) {
+		g := s.t.acquire(c, s.t.key, s.t.long())
+		s.next(g, "one of many grants by one client")
+		s.t.release(g)
 	}
 }

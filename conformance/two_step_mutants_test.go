@@ -61,8 +61,11 @@ func (s *server) write(c *client, l *kit.Life) {
 // inTwoSteps renews l by two requests, as a bug. It reports whether it did.
 func (q requests) inTwoSteps(ctx context.Context, l *kit.Life, ttl time.Duration) (done bool, err error) {
 	c, s := q.c, q.c.server
-	if c.is(renewMeets) && !l.Shared() || c.is(readerMeets) && l.Shared() {
-		return true, q.inOneVersion(ctx, l, ttl)
+	switch {
+	case c.is(renewMeets) && !l.Shared(), c.is(readerMeets) && l.Shared():
+		return true, q.inOneVersion(ctx, l, ttl, s.version)
+	case c.is(renewalsMeet) && !l.Shared():
+		return true, q.inOneVersion(ctx, l, ttl, s.renewals)
 	}
 	_, batch := c.narrow.inBatch.Load(l.Owner())
 	if l.Shared() || !(batch && c.is(batchLooks)) && !(!batch && c.is(renewLooks, renewWrites)) {
@@ -83,15 +86,17 @@ func (q requests) inTwoSteps(ctx context.Context, l *kit.Life, ttl time.Duration
 	})
 }
 
-// inOneVersion renews l by a compare-and-swap of the key's record, which the arrival of a waiter changes. If the record
-// has changed since it was read, the lease is reported as lost, as a bug.
-func (q requests) inOneVersion(ctx context.Context, l *kit.Life, ttl time.Duration) error {
+// inOneVersion renews l by a compare-and-swap of the key's record, which the arrival of a waiter or a renewal changes.
+// If the record has changed since it was read, the lease is reported as lost, as a bug.
+func (q requests) inOneVersion(
+	ctx context.Context, l *kit.Life, ttl time.Duration, version func(key string) int,
+) error {
 	var read int
-	if err := q.c.do(ctx, func() { read = q.c.server.version(l.Key()) }); err != nil {
+	if err := q.c.do(ctx, func() { read = version(l.Key()) }); err != nil {
 		return err
 	}
 	swapped := false
-	err := q.c.do(ctx, func() { swapped = q.c.server.version(l.Key()) == read && q.c.renewed(l, ttl) })
+	err := q.c.do(ctx, func() { swapped = version(l.Key()) == read && q.c.renewed(l, ttl) })
 	if err == nil && !swapped {
 		err = backend.ErrLost
 	}
@@ -103,6 +108,13 @@ func (s *server) version(key string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.entryLocked(s.name(key)).happened.arrivals
+}
+
+// renewals returns the number of renewals of the lease on key.
+func (s *server) renewals(key string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.entryLocked(s.name(key)).renewals
 }
 
 // asksToResume makes the request of a Resume, or two requests as a bug.
