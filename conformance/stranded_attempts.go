@@ -9,27 +9,39 @@ import (
 
 // strandedAttempts makes attempts, some of which may wait, whose request is stuck on a dead connection. A client may
 // send the request again, by a new connection, and be granted the key. The copy on the dead connection then reaches the
-// store late: after a renewal for longer, which it must not undo, or just after the release.
+// store late: after a renewal for longer, which it must not undo, or just after the release. Some clients give up a
+// first request, but send that of a waiter again, which they make when the waiter has its turn.
 func (t *trial) strandedAttempts() {
+	const kinds = 3 // an attempt, one that may wait, and one that has waited
 	modes := t.modes()
-	t.inChunks(4*len(modes), 2, func(i int) {
+	t.inChunks(2*kinds*len(modes), 2, func(i int) {
 		c, link := t.strandable()
-		key := t.newKey()
-		link.Hold(ToStore)
-		ctx, cancel := context.WithTimeout(t.ctx, recovery)
+		ctx, cancel := context.WithTimeout(t.ctx, 2*recovery)
 		defer cancel()
-		var g *grant
-		attempt := t.call(func() (err error) {
-			r := backend.Request{Key: key, Owner: backend.NewOwner(), TTL: t.long(), Wait: i/2%2 == 1,
-				Shared: modes[i/4]}
-			g, err = t.request(ctx, c, r)
-			return err
-		})
+		r := backend.Request{Key: t.newKey(), Owner: backend.NewOwner(), TTL: t.long(), Wait: i/2%kinds > 0,
+			Shared: modes[i/2/kinds]}
+		waits := i/2%kinds == 2
+		var held *grant
+		if waits {
+			held = t.acquire(t.a, r.Key, t.long())
+		} else {
+			link.Hold(ToStore)
+		}
+		attempt := t.begin(ctx, c, r)
+		if waits {
+			t.confirmQueued(r.Key, 1)
+			link.Hold(ToStore)
+			t.release(held)
+		}
 		time.Sleep(underWay)
 		link.Strand()
-		if attempt.ends(t, 2*recovery, "Acquire whose connection is dead") != nil {
+		if !t.within(3*recovery, attempt.done) {
+			t.fatalf("Acquire whose connection is dead has not returned after %v", 3*recovery)
+		}
+		if attempt.err != nil {
 			return // other checks test the cleanup
 		}
+		g, key := attempt.grant, r.Key
 		if i%2 == 0 {
 			t.renew(g, 2*t.long())
 			link.DeliverStranded()
