@@ -6,12 +6,14 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/conformance"
 )
 
 const (
 	tokenOverflows = "client numbers its grants in ten bits, which overflow"
 	cleanUpEnds    = "clean-up of a cut attempt ends what the attempt was granted when it was sent again"
 	waitedQueues   = "lease that was waited for takes one of the places in queues that its client may have"
+	slowMisses     = "waiter on a slow path finds out by a timer that the key was released as it came"
 	stuckStays     = "attempt whose answer is stuck is not cleaned up when its context ends"
 	renewalsMeet   = "renewal that meets the renewal of another client of its lease is ErrLost"
 	resumeReserved = "resume by a waiter that has its turn, and does not know yet, has no token"
@@ -23,6 +25,7 @@ var betweenMutants = []mutant{
 	{tokenOverflows, "TokensOutliveClients"},
 	{cleanUpEnds, "CutInsideAcquire"},
 	{waitedQueues, "MaxLeasesAreGranted"},
+	{slowMisses, "PushIsPrompt"},
 	{stuckStays, "StrandedRequestChangesNothing"},
 }
 
@@ -54,6 +57,24 @@ func (c *client) repeatsAndCleansUp(r backend.Request, err error) bool {
 	}
 	time.AfterFunc(time.Second, func() { c.leave(r) })
 	return true
+}
+
+// missesAsItCame makes the first waiter miss the release of the lease of e if its path is slow, as a bug.
+func (s *server) missesAsItCame(e *entry) {
+	const moment = 30 * time.Millisecond
+	if len(e.queue) == 0 || !s.is(slowMisses) {
+		return
+	}
+	if p := e.queue[0]; p.client.wire != nil && p.client.wire.isSlow() && time.Since(p.since) < moment {
+		p.missed = true
+	}
+}
+
+// isSlow reports whether requests are delayed.
+func (w *wire) isSlow() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.delay[conformance.ToStore] > 0
 }
 
 // enqueueAside puts p behind all waiters that come later if its client has used up its places with leases, as a bug. It

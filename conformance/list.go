@@ -85,9 +85,9 @@ func misses(found map[string]bool, held []*grant) string {
 	return fmt.Sprintf("lacks %d of %d held keys, %s among them", missing, len(held), show(first))
 }
 
-// holdMany acquires up to n keys with prefix, by both clients in turn, as many as batchBudget allows.
-func (t *trial) holdMany(prefix string, n int) []*grant {
-	held, end := make([]*grant, n), time.Now().Add(batchBudget)
+// holdMany acquires up to n keys with prefix, by both clients in turn, as many as budget allows.
+func (t *trial) holdMany(prefix string, n int, budget time.Duration) []*grant {
+	held, end := make([]*grant, n), time.Now().Add(budget)
 	t.inTurns(n, func(i int) {
 		if i < leastOfBatch || time.Now().Before(end) {
 			held[i] = t.acquire(t.client(i), fmt.Sprintf("%s%05d", prefix, 7919*i%100000), t.long()) // in no order
@@ -103,7 +103,8 @@ func listIsComplete(t *trial) {
 		atMost = 2 * time.Second // while other keys are acquired and released
 	)
 	lister, prefix := t.lister(), t.newKey()+"/"
-	held := t.holdMany(prefix, max(1, t.large-room))
+	held := t.holdMany(prefix, max(1, t.large-room), 3*batchBudget) // often, a page has a thousand keys
+	t.notef("%d keys", len(held))
 	_ = t.inspect(prefix + "free")
 	found := t.list(lister, prefix)
 	if missing := misses(found, held); missing != "" {
@@ -208,7 +209,7 @@ func cutListFails(t *trial) {
 	c, link := t.linked()
 	t.usable(c)
 	lister, prefix := c.(backend.Lister), t.newKey()+"/"
-	held := t.holdMany(prefix, t.large)
+	held := t.holdMany(prefix, t.large, batchBudget)
 	from := link.Passed(FromStore)
 	if missing := misses(t.list(lister, prefix), held); missing != "" {
 		t.fatalf("List %s", missing)

@@ -30,6 +30,10 @@ func (t *trial) pushWays() []pushWay {
 		{&pushedWaiters{who: "a waiter beside one whose client was closed"}, t.pushesAfterClose},
 		{&pushedWaiters{who: "a waiter whose holder releases with an ended context"}, t.pushesFromEnded},
 	}
+	if t.h.Linked != nil {
+		ways = append(ways, pushWay{&pushedWaiters{who: "a waiter on a slow path that comes just before the release"},
+			t.pushesOnSlowPath})
+	}
 	if t.h.Process == nil {
 		return ways
 	}
@@ -131,6 +135,22 @@ func (t *trial) pushesAcross(key string, _ int, p *pushedWaiters) {
 		waits = slices.Delete(waits, turn, turn+1)
 	}
 	t.release(g)
+}
+
+// pushesOnSlowPath releases the key when the waiter is in the queue, and its next requests are still on their way. So a
+// notification that the waiter requests, after it has found the key busy, comes into effect after the release.
+func (t *trial) pushesOnSlowPath(key string, _ int, p *pushedWaiters) {
+	const delay, requests = 60 * time.Millisecond, 5 // as if a request took longer: a waiter may make several, in turn
+	c, link := t.linked()
+	t.usable(c)
+	g := t.acquire(t.a, key, t.long())
+	link.Delay(ToStore, delay)
+	w := t.wait(c, key, t.long())
+	t.arrived(key, 1)
+	t.release(g)
+	p.add(t, []*waiting{w}, requests*delay+g.after.Sub(g.before))
+	link.Heal()
+	t.release(w.grant)
 }
 
 // pushesAfterExpiry lets an earlier lease of the key expire.

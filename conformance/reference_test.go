@@ -121,6 +121,8 @@ type place struct {
 
 	watch string // the owner just before it at its arrival
 	aside bool   // it is behind all who come later, as a bug
+
+	missed bool // it looks every five seconds, as a bug
 }
 
 type granted struct {
@@ -604,6 +606,7 @@ func (s *server) release(key, owner string) bool {
 			e.queue[0].silenced = true
 		}
 		s.releasesUnheard(e)
+		s.missesAsItCame(e)
 		e.released, e.expired, e.gaveUp = time.Now(), false, owner
 		s.endLocked(key, e)
 		return true

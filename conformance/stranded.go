@@ -103,5 +103,6 @@ func strandedRequestChangesNothing(t *trial) {
 		t.free(t.a, g.key, when)
 	})
 	t.strandedAttempts()
+	t.strandedTurns()
 	t.strandedAnswers()
 }

@@ -9,39 +9,27 @@ import (
 
 // strandedAttempts makes attempts, some of which may wait, whose request is stuck on a dead connection. A client may
 // send the request again, by a new connection, and be granted the key. The copy on the dead connection then reaches the
-// store late: after a renewal for longer, which it must not undo, or just after the release. Some clients give up a
-// first request, but send that of a waiter again, which they make when the waiter has its turn.
+// store late: after a renewal for longer, which it must not undo, or just after the release.
 func (t *trial) strandedAttempts() {
-	const kinds = 3 // an attempt, one that may wait, and one that has waited
 	modes := t.modes()
-	t.inChunks(2*kinds*len(modes), 2, func(i int) {
+	t.inChunks(4*len(modes), 2, func(i int) {
 		c, link := t.strandable()
-		ctx, cancel := context.WithTimeout(t.ctx, 2*recovery)
+		key := t.newKey()
+		link.Hold(ToStore)
+		ctx, cancel := context.WithTimeout(t.ctx, recovery)
 		defer cancel()
-		r := backend.Request{Key: t.newKey(), Owner: backend.NewOwner(), TTL: t.long(), Wait: i/2%kinds > 0,
-			Shared: modes[i/2/kinds]}
-		waits := i/2%kinds == 2
-		var held *grant
-		if waits {
-			held = t.acquire(t.a, r.Key, t.long())
-		} else {
-			link.Hold(ToStore)
-		}
-		attempt := t.begin(ctx, c, r)
-		if waits {
-			t.confirmQueued(r.Key, 1)
-			link.Hold(ToStore)
-			t.release(held)
-		}
+		var g *grant
+		attempt := t.call(func() (err error) {
+			r := backend.Request{Key: key, Owner: backend.NewOwner(), TTL: t.long(), Wait: i/2%2 == 1,
+				Shared: modes[i/4]}
+			g, err = t.request(ctx, c, r)
+			return err
+		})
 		time.Sleep(underWay)
 		link.Strand()
-		if !t.within(3*recovery, attempt.done) {
-			t.fatalf("Acquire whose connection is dead has not returned after %v", 3*recovery)
-		}
-		if attempt.err != nil {
+		if attempt.ends(t, 2*recovery, "Acquire whose connection is dead") != nil {
 			return // other checks test the cleanup
 		}
-		g, key := attempt.grant, r.Key
 		if i%2 == 0 {
 			t.renew(g, 2*t.long())
 			link.DeliverStranded()
@@ -59,6 +47,39 @@ func (t *trial) strandedAttempts() {
 			time.Sleep(lateBy) // sleeps: the copy reaches the store
 		}
 		t.becomesFree(t.b, key, recovery, "after a release, and a late copy of the attempt")
+	})
+}
+
+// strandedTurns strands the request that a client makes when its waiter has its turn. Some clients give up the first
+// request of an attempt, which strandedAttempts strands, but send that of a waiter again. Once the lease is renewed, the
+// copy reaches the store late, and must not shorten the lease.
+func (t *trial) strandedTurns() {
+	if t.mayEndLeases() {
+		return // the dead connection may have the lease
+	}
+	modes := t.modes()
+	t.inChunks(len(modes), 2, func(i int) {
+		c, link := t.strandable()
+		held := t.acquire(t.a, t.newKey(), t.long())
+		w := t.begin(t.ctx, c, backend.Request{Key: held.key, Owner: backend.NewOwner(), TTL: t.long(), Wait: true,
+			Shared: modes[i]})
+		t.confirmQueued(held.key, 1)
+		link.Hold(ToStore)
+		t.release(held)
+		time.Sleep(underWay) // sleeps: the request may be under way
+		link.Strand()
+		t.usable(c)
+		g := w.granted(t, recovery+t.g.MaxLate, "after release, when a connection of the waiter's client was dead")
+		var err error
+		if !t.poll(recovery, func() bool { err = g.Renew(t.ctx, 2*t.long()); return err == nil || g.gone() }) || err != nil {
+			t.fatalf("Renew of a live lease, whose client has connected again: %v", err)
+		}
+		link.DeliverStranded()
+		time.Sleep(lateBy) // sleeps: the copy reaches the store
+		t.describes(g, 2*t.long())
+		t.heldBy(g)
+		t.release(g)
+		t.becomesFree(t.b, g.key, recovery, "after a release, and a late copy of a waiter's request")
 	})
 }
 

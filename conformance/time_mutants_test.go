@@ -65,6 +65,8 @@ func (c *client) looks(p *place) {
 	switch {
 	case c.is("waiter looks once a second"), c.looksRarely(p), c.events.remote && c.is(processPolls):
 		every(time.Second)
+	case p.missed:
+		every(5 * time.Second)
 	case c.is("waiter looks every 100 ms"):
 		every(100 * time.Millisecond)
 	case c.is("waiter looks every 300 ms"),
