@@ -51,8 +51,8 @@ func (t *trial) strandedAttempts() {
 }
 
 // strandedTurns strands the request that a client makes when its waiter has its turn. Some clients give up the first
-// request of an attempt, which strandedAttempts strands, but send that of a waiter again. Once the lease is renewed, the
-// copy reaches the store late, and must not shorten the lease.
+// request of an attempt, which strandedAttempts strands, but send that of a waiter again. The copy reaches the store
+// late, when the lease has been renewed, and must not shorten the lease.
 func (t *trial) strandedTurns() {
 	if t.mayEndLeases() {
 		return // the dead connection may have the lease
