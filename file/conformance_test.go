@@ -4,7 +4,9 @@ package file_test
 
 import (
 	"context"
+	"os"
 	"testing"
+	"time"
 
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/conformance"
@@ -19,6 +21,21 @@ func TestConformance(t *testing.T) {
 			Open:    func(ctx context.Context) (backend.Backend, error) { return file.Open(ctx, dir) },
 			Evict:   func(ctx context.Context, key string) error { return file.Evict(ctx, dir, key) },
 			Process: process.Self(dir),
+
+			RestartEmpty: func() { remove(t, dir) },
 		}
 	})
+}
+
+// remove removes the directory, although clients may create files there meanwhile.
+func remove(t *testing.T, dir string) {
+	const tries = 100
+	var err error
+	for range tries {
+		if err = os.RemoveAll(dir); err == nil {
+			return
+		}
+		time.Sleep(time.Millisecond) // sleeps: before the next attempt
+	}
+	t.Errorf("remove the directory: %v", err)
 }
