@@ -25,3 +25,18 @@ func TestMemory(t *testing.T) {
 		}
 	})
 }
+
+// TestMemoryNamed runs the check that closes all clients on a store that exists only while it has a client or a lease.
+func TestMemoryNamed(t *testing.T) {
+	t.Parallel()
+	name := "memory://" + rand.Text()
+	if err := conformance.InBubble(t, func(t *testing.T) {
+		h := conformance.Harness{Open: func(ctx context.Context) (backend.Backend, error) {
+			b, _, err := driver.Open(ctx, name)
+			return b, err
+		}}
+		passes(t, h, conformance.Options{Run: only("TokensOutliveClients")})
+	}); err != nil {
+		t.Error(err)
+	}
+}
