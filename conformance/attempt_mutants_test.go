@@ -18,6 +18,7 @@ const (
 	opensEmptied   = "opens that meet when the store was emptied create a store each"
 	copiesAttempt  = "copy of an attempt on a dead connection counts when it comes late"
 	copiesWait     = "copy of an attempt that waits on a dead connection counts when it comes late"
+	copiesBusy     = "copy on a dead connection is forgotten when the key was busy, and counts when it comes late"
 	readerProlongs = "refused attempt of a reader prolongs the writer's lease"
 	readerReplaces = "refused attempt of a reader replaces the writer's TTL"
 	listProlongs   = "list prolongs the leases that it returns"
@@ -34,6 +35,7 @@ var attemptMutants = []mutant{
 	{opensEmptied, "EmptiedStoreServes"},
 	{copiesAttempt, "StrandedRequestChangesNothing"},
 	{copiesWait, "StrandedRequestChangesNothing"},
+	{copiesBusy, "StrandedRequestChangesNothing"},
 	{readerProlongs, "RefusedAttemptsProlongNothing"},
 	{readerReplaces, "RefusedAttemptChangesNothing"},
 	{listProlongs, "RefusedAttemptsProlongNothing"},
@@ -85,6 +87,11 @@ func (c *client) repeatsRefused(r backend.Request, n int) bool {
 
 // sendsAgain reports whether an attempt that failed with err is sent again, as a bug. n is how often it was sent.
 func (c *client) sendsAgain(ctx context.Context, r backend.Request, err error, n int) bool {
+	if err != nil && n == 1 && c.wire != nil && ctx.Err() == nil && !errors.Is(err, errRefused) && r.Wait && !r.Shared &&
+		c.is(copiesBusy) {
+		c.copied.Store(r.Owner, true)
+		return true
+	}
 	return err != nil && n == 1 && c.wire != nil && ctx.Err() == nil && !errors.Is(err, errRefused) &&
 		(!r.Wait && c.is(copiesAttempt, repeatKept, repeatToken) || r.Wait && c.is(copiesWait))
 }

@@ -25,7 +25,8 @@ func (t *trial) drops(g *grant) bool {
 }
 
 // batchesOfOneKey renews, in one batch, a lease that the store has dropped, and the next lease of its key and client,
-// in the same mode or in the other. Another batch must leave the results alone.
+// in the same mode or in the other. The store must have renewed the next lease, wherever it is in the batch. Another
+// batch must leave the results alone.
 func (t *trial) batchesOfOneKey(batcher backend.BatchRenewer) {
 	modes := t.modes()
 	n := len(modes)
@@ -41,13 +42,13 @@ func (t *trial) batchesOfOneKey(batcher backend.BatchRenewer) {
 			slices.Reverse(batch)
 		}
 		begun := time.Now()
-		errs := batcher.RenewBatch(t.ctx, toBatch(t.long(), batch...))
+		errs := batcher.RenewBatch(t.ctx, toBatch(2*t.long(), batch...))
 		if len(errs) != len(batch) {
 			t.fatalf("a batch of %d leases has %d errors", len(batch), len(errs))
 		}
 		t.answeredAll(errs, begun)
 		then := slices.Clone(errs)
-		t.answeredAll(batcher.RenewBatch(t.ctx, toBatch(t.long(), next, other)), begun)
+		t.answeredAll(batcher.RenewBatch(t.ctx, toBatch(t.long(), other, stale)), begun)
 		for i, g := range batch {
 			switch {
 			case (errs[i] == nil) != (then[i] == nil):
@@ -58,6 +59,7 @@ func (t *trial) batchesOfOneKey(batcher backend.BatchRenewer) {
 				t.fatalf("a live lease, in a batch with the lease before it of its key, which the store had dropped: %v", errs[i])
 			}
 		}
+		t.describes(next, 2*t.long())
 		t.heldBy(next)
 		t.release(next)
 		t.release(other)

@@ -36,7 +36,7 @@ var cancelChecks = []Check{
 	},
 	{
 		Name: "CancelledWaiterDelaysNextBriefly",
-		Rule: "rule 9: a waiter that is cancelled delays the next one for a bounded time",
+		Rule: "rule 9: a waiter that is cancelled delays the next one for a bounded time, and costs it no place",
 		run:  cancelledWaiterDelaysNextBriefly,
 	},
 	{
@@ -212,8 +212,14 @@ func cancelRacesGrant(t *trial) {
 			w := t.wait(client, key, t.long())
 			time.Sleep(rand.N(4 * typical)) // in most rounds, the waiter has arrived
 			released := make(chan struct{})
-			t.spawn(func() { defer close(released); t.release(g) })
-			cancelSoon(w.cancel, 2*typical)
+			if round%4 == 1 { // the waiter may find both when it wakes up
+				t.release(g)
+				close(released)
+				w.cancel()
+			} else {
+				t.spawn(func() { defer close(released); t.release(g) })
+				cancelSoon(w.cancel, 2*typical)
+			}
 			t.eitherOr(w)
 			<-released
 			t.becomesFree(t.b, key, time.Second+t.g.MaxLate, "after a cancellation that met the grant")
@@ -286,6 +292,27 @@ func cancelledWaiterDelaysNextBriefly(t *trial) {
 				t.eitherOr(first)
 			}
 			t.release(next.granted(t, t.handOff(), "after the waiter before it was cancelled"))
+		}
+	})
+	if t.g.FIFO {
+		t.cancelledAtTurn()
+	}
+}
+
+// cancelledAtTurn cancels waiters at about the moment of their turn. Those behind them have their turns in order.
+func (t *trial) cancelledAtTurn() {
+	const rounds, atMost = 20, 3 * time.Second
+	typical, end := t.typical(), time.Now().Add(atMost)
+	t.inChunks(4, 3, func(int) {
+		for range t.rounds(rounds, end) {
+			g := t.acquire(t.a, t.newKey(), t.long())
+			waits := t.queue(g, 3)
+			released := t.call(func() error { t.release(g); return nil })
+			cancelSoon(waits[0].cancel, 2*typical)
+			t.eitherOr(waits[0])
+			<-released.done
+			t.release(t.inTurn(waits[1:], t.handOff(), "after release, with a waiter before it that was cancelled at "+
+				"its turn"))
 		}
 	})
 }

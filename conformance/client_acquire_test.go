@@ -157,6 +157,7 @@ func (c *client) acquire(ctx context.Context, r backend.Request) (*kit.Life, err
 			return nil, &backend.HeldError{Holder: a.holder}
 		}
 		refused = true
+		c.copied.Delete(r.Owner) // only a mutant has such owners
 		g, err := c.await(ctx, r, a)
 		switch {
 		case errors.Is(err, errAgain):
@@ -315,6 +316,7 @@ func (c *client) await(ctx context.Context, r backend.Request, a answer) (grante
 			time.Sleep(rand.N(c.server.latency())) // sleeps: its turn may come meanwhile
 			c.server.leave(r.Key, r.Owner)
 		}
+		c.losesNext(r)
 		c.keeps("cancelled wait keeps a connection until Close", "Close keeps connections of cancelled waits")
 		if r.Shared && c.is("cancelled wait of a reader leaves a goroutine") {
 			go func() { <-c.done }()
@@ -420,7 +422,8 @@ func (c *client) grant(ctx context.Context, r backend.Request, g granted, sent t
 	if c.is("deadline stands at MaxSilence") {
 		ttl = min(ttl, c.Guarantees().MaxSilence)
 	}
-	life, err := c.leases.Grant(ctx, r, kit.Grant{Token: g.token, Sent: sent, TTL: ttl})
+	_, unsure := c.copied.LoadAndDelete(r.Owner)
+	life, err := c.leases.Grant(ctx, r, kit.Grant{Token: g.token, Sent: sent, TTL: ttl, Unsure: unsure})
 	if err == nil {
 		if c.server.keepsLives() {
 			c.mu.Lock()

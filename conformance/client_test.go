@@ -67,6 +67,7 @@ type client struct {
 	requested atomic.Int64 // when the last request was made
 
 	events clientEvents
+	copied sync.Map // owners whose request was sent twice
 }
 
 const requestTimeout = 5 * time.Second

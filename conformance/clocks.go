@@ -171,6 +171,9 @@ func wrongClockKeepsOrder(t *trial) {
 		third := w.granted(t, t.handOff(), "after release by a process with a wrong clock")
 		next(third.Token(), "a process whose clock is right")
 		t.release(third)
+		fourth := t.remoteHold(behind, t.key, t.long())
+		next(fourth.answer.Token, "a process whose clock is behind, of a free key")
+		fourth.release()
 		if t.g.Fencing == backend.FencingNone {
 			last++
 		}

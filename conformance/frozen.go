@@ -152,7 +152,7 @@ func frozenWaiterDelaysNextBriefly(t *trial) {
 }
 
 func frozenWaitersDelayNextBriefly(t *trial) {
-	const processes, each = 3, 2
+	const processes, each, behind = 3, 2, 3
 	g := t.acquire(t.a, t.key, t.long())
 	var frozen []*remote
 	for range processes {
@@ -161,14 +161,18 @@ func frozenWaitersDelayNextBriefly(t *trial) {
 			frozen = append(frozen, t.remoteWait(p, t.key, t.short(), len(frozen)+1))
 		}
 	}
-	w := t.wait(t.b, t.key, t.long())
-	t.confirmQueued(t.key, len(frozen)+1)
+	var waits []*waiting
+	for i := range behind {
+		waits = append(waits, t.wait(t.client(i), t.key, t.long()))
+		t.arrived(t.key, len(frozen)+i+1)
+	}
+	t.confirmQueued(t.key, len(frozen)+behind)
 	for i := 0; i < len(frozen); i += each {
 		frozen[i].process.Freeze()
 	}
 	t.release(g)
 	bound := time.Duration(len(frozen))*(t.g.Round(t.short())+t.g.MaxLate) + soon
-	next := w.granted(t, bound, "after release, with waiters before it whose processes are frozen")
+	next := t.inTurn(waits, bound, "after release, with waiters before it whose processes are frozen")
 	for i := 0; i < len(frozen); i += each {
 		frozen[i].process.Thaw()
 	}

@@ -93,6 +93,11 @@ var handwrittenMutants = []mutant{
 // server has one.
 func (s *server) repeats(key string, e *entry, r backend.Request, c *client, now time.Time) (g granted, done bool) {
 	switch {
+	case !r.Shared && e.owner == r.Owner && s.is(copiesBusy):
+		if end := now.Add(s.keep(r.TTL)); end.After(e.expires) {
+			e.expires = end
+		}
+		return granted{e.token, now}, true
 	case r.Shared || r.Wait || e.owner != r.Owner:
 		return g, false
 	case s.is(repeatToken):

@@ -156,6 +156,7 @@ func breakEndsOneLease(t *trial) {
 	if !ok {
 		t.skipf("the store is no Breaker")
 	}
+	expired := t.acquire(t.a, t.newKey(), t.short())
 	t.eachPair(func(p likePair) {
 		g := t.acquireAs(t.a, t.newKey(), p.one)
 		what := fmt.Sprintf("Break of owner %s of a key that %s holds", show(p.two), show(p.one))
@@ -193,6 +194,8 @@ func breakEndsOneLease(t *trial) {
 		t.release(next)
 		t.release(other)
 	}
+	t.expire(expired)
+	t.breaksNothing(breaker, expired.key, expired.owner, "Break of a lease that has expired")
 }
 
 // breakSparesNext passes a key on while a Break of its holder is under way: before, between or after the requests of the

@@ -24,6 +24,7 @@ var operateMutants = []mutant{
 	{"break takes a waiter's place away", "BreakEndsOneLease"},
 	{"break wakes nobody", "BreakEndsOneLease"},
 	{"break ends nothing", "BreakEndsOneLease"},
+	{"Break of an expired lease is nil", "BreakEndsOneLease"},
 }
 
 var (
@@ -173,6 +174,9 @@ func (s *server) breakLease(key, owner string) (done bool) {
 	s.expireLocked(key, e, time.Now())
 	if s.missesOwner(owner) {
 		return false
+	}
+	if e.owner == "" && e.expired && e.last == owner && s.is("Break of an expired lease is nil") {
+		return true
 	}
 	if i := slices.IndexFunc(e.queue, func(p *place) bool { return p.Owner == owner }); i >= 0 &&
 		s.is("break takes a waiter's place away") {

@@ -38,8 +38,9 @@ var processChecks = []Check{
 		run:   frozenWaiterDelaysNextBriefly,
 	},
 	{
-		Name:  "FrozenWaitersDelayNextBriefly",
-		Rule:  "rules 1 and 9: frozen waiters, of several processes, delay the next for the TTL and MaxLate of each at most",
+		Name: "FrozenWaitersDelayNextBriefly",
+		Rule: "rules 1 and 9: frozen waiters, of several processes, delay the next for the TTL and MaxLate of each at " +
+			"most, and cost none behind them its place",
 		Needs: []Need{needsProcess},
 		run:   frozenWaitersDelayNextBriefly,
 	},

@@ -253,6 +253,29 @@ func (t *trial) next(waits []*waiting, bound time.Duration, when string) (*grant
 	return g, waits
 }
 
+// inTurn waits until each of waits has had its turn, and returns the lease of the last. Where Guarantees.FIFO, they have
+// their turns in order, and no attempt passes the first of them.
+func (t *trial) inTurn(waits []*waiting, bound time.Duration, when string) *grant {
+	defer t.watchStore()()
+	pause := max(2*tick, t.g.MaxLate/64)
+	for end := time.Now().Add(bound); t.g.FIFO && time.Now().Before(end); time.Sleep(pause) {
+		if slices.ContainsFunc(waits, (*waiting).ended) {
+			break
+		}
+		if g, _ := t.attempt(t.b, waits[0].key, t.long()); g != nil {
+			t.notInTime(t.rule, "%s: an attempt that does not wait was granted the key, which %d others have waited for", when,
+				len(waits))
+		}
+	}
+	for {
+		var g *grant
+		if g, waits = t.next(waits, bound, when); len(waits) == 0 {
+			return g
+		}
+		t.release(g)
+	}
+}
+
 func brokenHoldersKeepQueue(t *trial) {
 	breaker, ok := t.b.(backend.Breaker)
 	if !ok {

@@ -86,6 +86,8 @@ func (s *server) expiredQueue(key string, e *entry) {
 		e.queue = append(e.queue[1:], e.queue[0])
 	case unreached && n > 1 && s.is("turn that is not taken ends the next one too"):
 		e.queue = e.queue[1:]
+	case unreached && e.client.events.remote && s.is("turn that a frozen process does not take turns the queue round"):
+		slices.Reverse(e.queue)
 	case n == 0 && s.is("expiry with nobody waiting wakes the queue of another key"):
 		s.elsewhere(key, e.client, func(queue []*place) []*place { return queue[1:] })
 	}

@@ -326,6 +326,7 @@ func (s *server) grantLocked(key string, e *entry, r backend.Request, c *client,
 	s.grantsNumber(key, e)
 	if e.owner != r.Owner {
 		e.token = s.nextToken(key, c)
+		s.drawsByClock(key, e, r, c)
 	}
 	end := e.expires
 	e.owner, e.client, e.expires, e.renewed, e.waited = r.Owner, c, now.Add(s.keepWaited(r, s.grantInCrowd(e, r.TTL))),
@@ -561,7 +562,7 @@ func (s *server) renew(key, owner string, c *client, ttl time.Duration) bool {
 	s.prolongsAll(e)
 	_, batch := c.narrow.inBatch.Load(owner)
 	if e.inBatch = batch; batch && e.expires.Before(before) &&
-		s.is("batch that shortens a lease sets no timer") {
+		s.is("batch that shortens a lease sets no timer") || e.expires.Before(before) && s.is(shortenedEnds) {
 		return true
 	}
 	s.armLocked(key, e)

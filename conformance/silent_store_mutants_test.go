@@ -7,17 +7,19 @@ var silentStoreMutants = []mutant{
 	{endsAtRequest, "SilentStoreEndsLeases"},
 	{readersEndAtRequest, "SilentStoreEndsLeases"},
 	{timerStops, "SilentStoreEndsLeases"},
+	{shortenedEnds, "SilentStoreEndsLeases"},
 }
 
 const (
 	endsAtRequest       = "expired lease ends at the next request, of anybody"
 	readersEndAtRequest = "expired reader ends at the next request, of anybody"
 	timerStops          = "timer stops at the end of a lease that nobody waits for, until the next request"
+	shortenedEnds       = "lease that was shortened ends at the next request, of anybody"
 )
 
 // atRequest returns serve, preceded by the end of all expired leases, if a bug makes the store look for them only then.
 func (s *server) atRequest(serve func()) func() {
-	if !s.is(endsAtRequest, readersEndAtRequest, timerStops) {
+	if !s.is(endsAtRequest, readersEndAtRequest, shortenedEnds, timerStops) {
 		return serve
 	}
 	return func() {

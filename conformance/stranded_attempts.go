@@ -12,7 +12,12 @@ import (
 // store late: after a renewal for longer, which it must not undo, or just after the release.
 func (t *trial) strandedAttempts() {
 	modes := t.modes()
-	t.inChunks(4*len(modes), 2, func(i int) {
+	n := 4 * len(modes)
+	t.inChunks(n+len(modes), 2, func(i int) {
+		if i >= n {
+			t.strandedWait(modes[i-n])
+			return
+		}
 		c, link := t.strandable()
 		key := t.newKey()
 		link.Hold(ToStore)
@@ -39,12 +44,7 @@ func (t *trial) strandedAttempts() {
 			t.release(g)
 		} else {
 			t.release(g)
-			released := time.Now()
-			link.DeliverStranded()
-			if late := time.Since(released); late > lateBy {
-				t.provesNothing("the copy was sent %v after the release", late) // a store cannot wait for copies for ever
-			}
-			time.Sleep(lateBy) // sleeps: the copy reaches the store
+			t.copyComesLate(link, time.Now())
 		}
 		t.becomesFree(t.b, key, recovery, "after a release, and a late copy of the attempt")
 	})
@@ -104,4 +104,38 @@ func (t *trial) strandedAnswers() {
 		}
 		t.becomesFree(t.b, r.Key, recovery, "after a cancelled attempt whose answer is stuck on a dead connection")
 	})
+}
+
+// strandedWait makes a request that waits for a busy key, and whose first copy is stuck on a dead connection. A client
+// may send the request again, by a new connection, learn that the key is busy, and be granted the key later. The first
+// copy reaches the store just after the release.
+func (t *trial) strandedWait(shared bool) {
+	c, link := t.strandable()
+	busy := t.acquire(t.a, t.newKey(), t.long())
+	link.Hold(ToStore)
+	w := t.begin(t.ctx, c, backend.Request{Key: busy.key, Owner: backend.NewOwner(), TTL: t.long(), Wait: true,
+		Shared: shared})
+	time.Sleep(underWay) // sleeps: the request may be under way
+	from := link.Passed(ToStore)
+	link.Strand()
+	if t.poll(recovery, func() bool { return w.ended() || link.Passed(ToStore) > from }) {
+		time.Sleep(t.h.ArrivalDelay * time.Duration(t.stretch)) // so that the waiter knows that the key is busy
+	}
+	t.release(busy)
+	if !t.within(recovery+t.g.MaxLate, w.done) || w.err != nil {
+		w.cancel()
+		return // other checks test the cleanup, and that waiters are served
+	}
+	t.release(w.grant)
+	t.copyComesLate(link, time.Now())
+	t.becomesFree(t.b, busy.key, recovery, "after the release by a waiter, and a late copy of its request")
+}
+
+// copyComesLate delivers the copy of a request whose lease was released at released.
+func (t *trial) copyComesLate(link StrandingLink, released time.Time) {
+	link.DeliverStranded()
+	if late := time.Since(released); late > lateBy {
+		t.provesNothing("the copy was sent %v after the release", late) // a store cannot wait for copies for ever
+	}
+	time.Sleep(lateBy) // sleeps: the copy reaches the store
 }

@@ -3,6 +3,7 @@ package conformance_test
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"time"
 
@@ -18,6 +19,7 @@ const (
 	commaStays     = "waiter whose owner has a comma stays in the queue"
 	waiterJoined   = "waiter is known by its key and owner together"
 	readerJoined   = "reader is known by its key and owner together"
+	nextLosesTurn  = "waiter that is cancelled at its turn costs the next one its place"
 )
 
 // waiterMutants are bugs of waits that end, of waiting readers, and of the names of waiters.
@@ -29,6 +31,7 @@ var waiterMutants = []mutant{
 	{readersEmptied, "EmptiedStoreServes"},
 	{commaStays, "ExtremesAreAccepted"},
 	{waiterJoined, "OwnersThatLookAlike"},
+	{nextLosesTurn, "CancelledWaiterDelaysNextBriefly"},
 }
 
 // timeOf returns when a wait with the bugs of a time limit ends, or nil.
@@ -102,3 +105,16 @@ func (s *server) releasesJoined(key, owner string) {
 
 // staysOdd reports whether a waiter stays in the queue because of its owner's name, as a bug.
 func (s *server) staysOdd(owner string) bool { return strings.Contains(owner, ",") && s.is(commaStays) }
+
+// losesNext puts the waiter behind r last, as a bug, if r is cancelled when it has had its turn.
+func (c *client) losesNext(r backend.Request) {
+	if r.Shared || !c.is(nextLosesTurn) {
+		return
+	}
+	time.Sleep(rand.N(c.server.latency())) // sleeps: its turn may come meanwhile
+	c.server.mu.Lock()
+	defer c.server.mu.Unlock()
+	if e := c.server.entryLocked(r.Key); e.owner == r.Owner && len(e.queue) > 1 {
+		e.queue = rotated(e.queue)
+	}
+}
