@@ -90,6 +90,16 @@ type StrandingLink interface {
 	DeliverStranded()
 }
 
+// An OrphaningLink is a StrandingLink that can break dead connections for the client alone, like a proxy that fails
+// towards the client when it has accepted a request.
+type OrphaningLink interface {
+	StrandingLink
+
+	// Orphan is Strand, and the client notices at once that its existing connections have ended. DeliverStranded still
+	// forwards to the store what the client has sent.
+	Orphan()
+}
+
 // An OpeningLink is a Link through which the suite can open further clients, to test Open while the link is broken.
 type OpeningLink interface {
 	Link

@@ -6,11 +6,17 @@ import (
 	"github.com/anylock/lock/conformance"
 )
 
-var _ conformance.StrandingLink = (*wire)(nil)
+var _ conformance.OrphaningLink = (*wire)(nil)
 
 // Strand implements conformance.StrandingLink. The client notices a dead connection after wirePatience, as by a
 // heartbeat.
-func (w *wire) Strand() {
+func (w *wire) Strand() { w.strand(wirePatience) }
+
+// Orphan implements conformance.OrphaningLink.
+func (w *wire) Orphan() { w.strand(2 * usualDelay) }
+
+// strand makes the connection dead. The client notices after patience.
+func (w *wire) strand(patience time.Duration) {
 	w.set(func() {
 		w.hold = [2]bool{}
 		c := w.conn
@@ -21,7 +27,7 @@ func (w *wire) Strand() {
 		if w.server.is("client does not notice a dead connection") {
 			return
 		}
-		time.AfterFunc(wirePatience, func() {
+		time.AfterFunc(patience, func() {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			if !c.isBroken() {

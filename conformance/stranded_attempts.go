@@ -7,18 +7,23 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// strandedAttempts makes attempts, some of which may wait, whose request is stuck on a dead connection. A client may
-// send the request again, by a new connection, and be granted the key. The copy on the dead connection then reaches the
-// store late: after a renewal for longer, which it must not undo, or just after the release.
+// strandedAttempts makes attempts, some of which may wait, whose request is stuck on a dead connection. Some clients
+// notice at once that the connection has ended. A client may send the request again, by a new connection, and be
+// granted the key. The copy on the dead connection then reaches the store late: after a renewal for longer, which it
+// must not undo, or just after the release.
 func (t *trial) strandedAttempts() {
 	modes := t.modes()
 	n := 4 * len(modes)
-	t.inChunks(n+len(modes), 2, func(i int) {
-		if i >= n {
-			t.strandedWait(modes[i-n])
+	t.inChunks(2*(n+len(modes)), 2, func(i int) {
+		c, link := t.strandable()
+		orphan := i%2 == 1
+		if _, ok := link.(OrphaningLink); orphan && !ok {
 			return
 		}
-		c, link := t.strandable()
+		if i /= 2; i >= n {
+			t.strandedWait(c, link, modes[i-n], orphan)
+			return
+		}
 		key := t.newKey()
 		link.Hold(ToStore)
 		ctx, cancel := context.WithTimeout(t.ctx, recovery)
@@ -31,7 +36,7 @@ func (t *trial) strandedAttempts() {
 			return err
 		})
 		time.Sleep(underWay)
-		link.Strand()
+		strand(link, orphan)
 		if attempt.ends(t, 2*recovery, "Acquire whose connection is dead") != nil {
 			return // other checks test the cleanup
 		}
@@ -109,15 +114,14 @@ func (t *trial) strandedAnswers() {
 // strandedWait makes a request that waits for a busy key, and whose first copy is stuck on a dead connection. A client
 // may send the request again, by a new connection, learn that the key is busy, and be granted the key later. The first
 // copy reaches the store just after the release.
-func (t *trial) strandedWait(shared bool) {
-	c, link := t.strandable()
+func (t *trial) strandedWait(c backend.Backend, link StrandingLink, shared, orphan bool) {
 	busy := t.acquire(t.a, t.newKey(), t.long())
 	link.Hold(ToStore)
 	w := t.begin(t.ctx, c, backend.Request{Key: busy.key, Owner: backend.NewOwner(), TTL: t.long(), Wait: true,
 		Shared: shared})
 	time.Sleep(underWay) // sleeps: the request may be under way
 	from := link.Passed(ToStore)
-	link.Strand()
+	strand(link, orphan)
 	if t.poll(recovery, func() bool { return w.ended() || link.Passed(ToStore) > from }) {
 		time.Sleep(t.h.ArrivalDelay * time.Duration(t.stretch)) // so that the waiter knows that the key is busy
 	}
@@ -129,6 +133,15 @@ func (t *trial) strandedWait(shared bool) {
 	t.release(w.grant)
 	t.copyComesLate(link, time.Now())
 	t.becomesFree(t.b, busy.key, recovery, "after the release by a waiter, and a late copy of its request")
+}
+
+// strand makes the connections of link dead. If orphan is set, the client notices at once.
+func strand(link StrandingLink, orphan bool) {
+	if orphan {
+		link.(OrphaningLink).Orphan()
+	} else {
+		link.Strand()
+	}
 }
 
 // copyComesLate delivers the copy of a request whose lease was released at released.

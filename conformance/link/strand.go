@@ -2,7 +2,7 @@ package link
 
 import "github.com/anylock/lock/conformance"
 
-var _ conformance.StrandingLink = (*Link)(nil)
+var _ conformance.OrphaningLink = (*Link)(nil)
 
 // Strand implements conformance.StrandingLink.
 func (l *Link) Strand() {
@@ -23,4 +23,16 @@ func (l *Link) DeliverStranded() {
 			c.deliver = c.deliver || c.stranded
 		}
 	})
+}
+
+// Orphan implements conformance.OrphaningLink.
+func (l *Link) Orphan() {
+	l.Strand()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for c := range l.conns {
+		if c.stranded {
+			_ = c.client.Close()
+		}
+	}
 }

@@ -28,9 +28,21 @@ func TestStrand(t *testing.T) {
 
 	l.Hold(toStore)
 	c.send("late") // delivered although its sender has closed the connection
-	arrived(t, l, toStore, 22)
+	arrived(t, l, toStore, 26)
 	l.Strand()
 	c.Close()
 	l.DeliverStranded()
 	e.received(t, "pingpingonetwopingpinglate")
+
+	c = dial(t, l.Addrs()[0])
+	c.ping()
+	l.Hold(toStore)
+	c.send("last")
+	arrived(t, l, toStore, 34)
+	l.Orphan()
+	c.ended()
+	dial(t, l.Addrs()[0]).ping()
+	e.received(t, "pingpingonetwopingpinglatepingping")
+	l.DeliverStranded()
+	e.received(t, "pingpingonetwopingpinglatepingpinglast")
 }
