@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -311,7 +312,7 @@ func (c *client) Close() error {
 		c.server.closesAgain()
 	case c.is("Close leaves a goroutine") && first:
 		go func() { <-c.server.stop }()
-	case c.is("tokens are forgotten with the last client") && first:
+	case c.is("tokens are forgotten with the last client", "tokens are forgotten with the last client and lease") && first:
 		c.server.forget()
 	case c.is("Close drops the store"):
 		c.server.drop()
@@ -347,7 +348,9 @@ func (c *client) Close() error {
 func (s *server) forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.clients--; s.clients == 0 {
+	s.clients--
+	held := slices.ContainsFunc(slices.Collect(maps.Values(s.keys)), func(e *entry) bool { return e.owner != "" })
+	if s.clients == 0 && !(held && s.is("tokens are forgotten with the last client and lease")) {
 		clear(s.tokens)
 	}
 }

@@ -128,6 +128,7 @@ var plainMutants = []mutant{
 	{"token is forgotten with an expired lease", "TokensIncreaseForWaiters"},
 	{"token counts per client", "ExclusiveAcrossClients"},
 	{"tokens are forgotten with the last client", "TokensOutliveClients"},
+	{"tokens are forgotten with the last client and lease", "TokensOutliveClients"},
 	{"tokens restart with the store", "TokensSurviveRestart"},
 	{"token is constant", "EvictedTokensIncrease"},
 	{"token although none is promised", "NoTokensPromised"},

@@ -372,7 +372,8 @@ func (s *server) nextToken(key string, c *client) uint64 {
 	}
 	if !s.is("tokens restart with the store", "tokens restart with an emptied store",
 		"tokens of held keys restart with the store",
-		"tokens are forgotten with the last client", "token is forgotten with an expired lease",
+		"tokens are forgotten with the last client", "tokens are forgotten with the last client and lease",
+		"token is forgotten with an expired lease",
 		"an empty member counts tokens anew", "reader gets the token of the last lease",
 		"token of a reader does not move the counter", "tokens of readers are counted apart",
 		"waiting reader's token is from its arrival", "tokens are forgotten with the last dead reader",

@@ -125,26 +125,29 @@ func tokensIncreaseForWaiters(t *trial) {
 	}
 }
 
+// tokensOutliveClients closes all clients several times: at first while no lease is held, then while one is.
 func tokensOutliveClients(t *trial) {
+	const rounds, last = 6, 2 // last is the last round in which no lease is held at the end
 	s := &tokens{t: t}
-	held := t.acquire(t.a, t.newKey(), t.long())
-	end := held.Deadline()
 	for _, b := range []backend.Backend{t.a, t.b} {
 		if err := b.Close(); err != nil {
 			t.fatalf("Close: %v", err)
 		}
 	}
-	for i := range 4 {
+	var held *grant
+	for n := range rounds {
 		c := t.open()
-		if other, _ := t.attempt(c, held.key, t.long()); other != nil && other.after.Before(end) && !t.mayEndLeases() {
-			t.breaksText(closeEndsRule, "when all clients were closed, a new one was granted a key %v before the deadline of "+
-				"its lease", end.Sub(other.after))
+		if held != nil {
+			t.keptWithoutClients(c, held)
 		}
 		g := t.acquire(c, t.key, t.long())
 		s.next(g, "grant by a new client")
 		t.release(g)
-		if i < 2 { // by two clients: the number that the first one shares may have the next bit set already
+		if n < 2 { // by two clients: the number that the first one shares may have the next bit set already
 			s.nextOfMany(c)
+		}
+		if n == last {
+			held = t.acquire(c, t.newKey(), t.long())
 		}
 		if err := c.Close(); err != nil {
 			t.fatalf("Close: %v", err)
@@ -163,5 +166,14 @@ func (s *tokens) nextOfMany(c backend.Backend) {
 		g := s.t.acquire(c, s.t.key, s.t.long())
 		s.next(g, "one of many grants by one client")
 		s.t.release(g)
+	}
+}
+
+// keptWithoutClients fails if c, which was opened when all clients were closed, is granted the key of held.
+func (t *trial) keptWithoutClients(c backend.Backend, held *grant) {
+	end := backend.Deadline(held.before, t.kept(held.ttl))
+	if other, _ := t.attempt(c, held.key, t.long()); other != nil && other.after.Before(end) && !t.mayEndLeases() {
+		t.breaksText(closeEndsRule, "when all clients were closed, a new one was granted a key %v before the deadline of "+
+			"its lease", end.Sub(other.after))
 	}
 }
