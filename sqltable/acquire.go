@@ -48,20 +48,18 @@ func (a *attempt) try(ctx context.Context) (backend.Lease, error) {
 	}
 	a.readFirst = true
 	var token uint64
-	var sent time.Time
-	unsure, err := b.request(ctx, func(ctx context.Context) (err error) {
-		sent = time.Now() // a repeated statement never shortens the lease
+	o, err := b.request(ctx, func(ctx context.Context) (err error) {
 		token, err = b.grant(ctx, r, a.ttl)
 		return err
 	})
-	a.unsure = a.unsure || unsure
+	a.unsure = a.unsure || o.unsure
 	switch {
 	case err == nil && token != 0:
 		b.purgeIfDue()
-		return b.leases.Grant(ctx, r, kit.Grant{Token: token, Sent: sent, TTL: a.ttl, Unsure: a.unsure})
+		return b.leases.Grant(ctx, r, kit.Grant{Token: token, Sent: o.sent, TTL: a.ttl, Unsure: a.unsure})
 	case err == nil:
 		return nil, cmp.Or(a.refusal(ctx), backend.ErrHeld) // ErrHeld: the key was held, and is free by now
-	case (unsure || classify(err) == conflict) && !kit.Ended(ctx):
+	case (o.unsure || o.class == conflict) && !kit.Ended(ctx):
 		// The last holder's transaction may have locked the row (package fence), so that the statement had to wait.
 		if h, ok := b.lastOwner(ctx, r.Key); ok && h.Owner != r.Owner {
 			return nil, &backend.HeldError{Holder: h}

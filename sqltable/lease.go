@@ -20,11 +20,11 @@ func (b *Backend) RenewLease(ctx context.Context, l *kit.Life, ttl time.Duration
 
 // ReleaseLease implements kit.Requests.
 func (b *Backend) ReleaseLease(ctx context.Context, l *kit.Life) error {
-	c, err := b.change(ctx, b.statements.release, []byte(l.Key()), []byte(l.Owner()))
+	rows, o, err := b.change(ctx, b.statements.release, []byte(l.Key()), []byte(l.Owner()))
 	switch {
-	case err != nil || c.rows > 0:
+	case err != nil || rows > 0:
 		return err
-	case c.unsure: // the first try may have released the lease, so that a repetition found none
+	case o.unsure: // the first try may have released the lease, so that a repetition found none
 		return l.LostAfterDeadline()
 	}
 	return backend.ErrLost
@@ -68,16 +68,16 @@ func (b *Backend) renew(
 		l := lives[batch[min(i, len(batch)-1)]] // repeat the last lease to fill the statement
 		args[1+i], args[1+n+i] = []byte(l.Key()), []byte(l.Owner())
 	}
-	c, err := b.change(ctx, b.statements.renew[power](), args...)
+	renewed, o, err := b.change(ctx, b.statements.renew[power](), args...)
 	read := time.Now()
 	var rows map[string]backend.Holder // nil if all leases were renewed
-	if err == nil && c.rows != int64(len(batch)) {
+	if err == nil && renewed != int64(len(batch)) {
 		rows, err = b.rows(ctx, b.statements.rows[power](), args[1:1+n]...)
 	}
-	since := time.Since(c.sent)
+	since := time.Since(o.sent)
 	for _, i := range batch {
 		l := lives[i]
-		if c.unsure {
+		if o.unsure {
 			l.NoteUnanswered(ttl)
 		}
 		switch {
@@ -88,7 +88,7 @@ func (b *Backend) renew(
 			errs[i] = renewalError(row, l.Owner(), ttl-since)
 			// If the reply took long, the row of a lease that was not renewed may seem to last long enough. The row lasted
 			// for row.TTL when the database read it, so at least for as long from when the query was sent.
-			if certain := read.Sub(c.sent) + row.TTL; certain < ttl-backend.Margin(ttl) {
+			if certain := read.Sub(o.sent) + row.TTL; certain < ttl-backend.Margin(ttl) {
 				granted[i] = certain
 			}
 		}

@@ -69,8 +69,8 @@ func (b *Backend) List(ctx context.Context, prefix string) ([]string, error) {
 // Break implements [backend.Breaker].
 func (b *Backend) Break(ctx context.Context, key, owner string) error {
 	return b.leases.Call(ctx, backend.ValidateKey(key), func(ctx context.Context) error {
-		c, err := b.change(ctx, b.statements.release, []byte(key), []byte(owner))
-		if err == nil && c.rows == 0 && !c.unsure { // if unsure, the first try may have ended the lease
+		rows, o, err := b.change(ctx, b.statements.release, []byte(key), []byte(owner))
+		if err == nil && rows == 0 && !o.unsure { // if unsure, the first try may have ended the lease
 			return backend.ErrLost
 		}
 		return err

@@ -31,11 +31,11 @@ func (b *Backend) purge(ctx context.Context) {
 	old, _ := b.rows(ctx, b.statements.ended, age)
 	var deleted int64
 	for key := range old {
-		c, err := b.change(ctx, b.statements.purge, age, []byte(key))
+		rows, _, err := b.change(ctx, b.statements.purge, age, []byte(key))
 		if err != nil {
 			return
 		}
-		deleted += c.rows
+		deleted += rows
 	}
 	if len(old) == purgeMost && deleted > 0 { // a trigger or a policy may keep all rows
 		b.nextPurge.Store(0)

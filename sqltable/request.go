@@ -14,9 +14,16 @@ import (
 // idle connection of the pool adds one repetition, because it may be broken, too.
 const maxReconnects = 3
 
+// An outcome is what is known of a request.
+type outcome struct {
+	sent   time.Time // before the last try was sent: a repeated statement never shortens a lease
+	unsure bool      // a try got no reply, and may still be executed
+	class  class     // of the last try's error
+}
+
 // request runs do, and repeats it after some errors, for up to Options.Timeout. The statements of do must be safe to
-// repeat. unsure reports that the database may still execute a statement that got no reply.
-func (b *Backend) request(ctx context.Context, do func(ctx context.Context) error) (unsure bool, err error) {
+// repeat.
+func (b *Backend) request(ctx context.Context, do func(ctx context.Context) error) (o outcome, err error) {
 	limited, cancel := context.WithTimeout(ctx, b.options.Timeout)
 	defer cancel()
 	reconnects := maxReconnects + b.db.Stats().Idle
@@ -24,19 +31,19 @@ func (b *Backend) request(ctx context.Context, do func(ctx context.Context) erro
 		Timeout: b.options.Timeout,
 		Pause:   kit.Pause{Min: 2 * time.Millisecond, Max: 100 * time.Millisecond},
 		Classify: func(err error) (kit.Outcome, bool) {
-			switch classify(err) {
-			case conflict:
-				return kit.Answered, true
-			case noTable, impossible, refused:
-				return kit.Answered, false
+			switch o.class = classify(err); o.class {
 			case gone, demoted:
 				reconnects--
 				return kit.Unknown, reconnects >= 0
+			case unknown:
+				return kit.Unknown, false
+			default:
+				return kit.Answered, o.class == conflict
 			}
-			return kit.Unknown, false
 		},
 	}
-	unsure, err = repeat.Do(limited, func(bool) error {
+	o.unsure, err = repeat.Do(limited, func(bool) error {
+		o.sent = time.Now()
 		err := do(limited)
 		if err != nil && classify(err) == noTable && !b.options.NoCreate { // at opening, or the data was lost
 			if _, err = b.db.ExecContext(limited, b.statements.create); err == nil {
@@ -48,7 +55,7 @@ func (b *Backend) request(ctx context.Context, do func(ctx context.Context) erro
 		}
 		return err
 	})
-	return unsure, b.translate(ctx, err)
+	return o, b.translate(ctx, err)
 }
 
 // closeIdle closes the connection that was used last. A server that has become read-only keeps its connections open.
@@ -59,21 +66,13 @@ func (b *Backend) closeIdle(ctx context.Context) {
 	}
 }
 
-// A change is the result of a statement that writes.
-type change struct {
-	sent   time.Time // when the last try was sent
-	rows   int64     // how many rows the last try has changed
-	unsure bool      // a try got no reply, and may still be executed
-}
-
-// change runs a statement that writes.
-func (b *Backend) change(ctx context.Context, s tablesql.Statement, args ...any) (c change, err error) {
-	c.unsure, err = b.request(ctx, func(ctx context.Context) (err error) {
-		c.sent = time.Now()
-		c.rows, _, err = b.exec(ctx, s, args...)
+// change runs a statement that writes. It returns how many rows the last try has changed.
+func (b *Backend) change(ctx context.Context, s tablesql.Statement, args ...any) (rows int64, o outcome, err error) {
+	o, err = b.request(ctx, func(ctx context.Context) (err error) {
+		rows, _, err = b.exec(ctx, s, args...)
 		return err
 	})
-	return c, err
+	return rows, o, err
 }
 
 // exec runs a statement once. It returns how many rows the statement has changed, and what MySQL's last_insert_id set.

@@ -40,7 +40,7 @@ func DDL(d Dialect, table string) (string, error) {
 // open checks that the table exists and is writable, and that the database can keep locks.
 func (b *Backend) open(ctx context.Context) error {
 	// This changes no row, but fails unless the table can be read and written.
-	if _, err := b.change(ctx, b.statements.release, []byte("anylock: open"), []byte("nobody")); err != nil {
+	if _, _, err := b.change(ctx, b.statements.release, []byte("anylock: open"), []byte("nobody")); err != nil {
 		return err
 	}
 	f, err := b.read(ctx)

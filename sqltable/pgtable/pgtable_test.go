@@ -106,6 +106,33 @@ func TestLockedRowOfAnotherTTL(t *testing.T) {
 	storetest.ReleaseMany(list)
 }
 
+// If the server ends statements that wait before the store does, a key whose row is locked is still reported as held.
+func TestLockedRowAndServerTimeouts(t *testing.T) {
+	t.Parallel()
+	s := together.Get(t)
+	c := dialed(t, s.PostgresURL())
+	for role, setting := range map[string]string{
+		"impatient": "lock_timeout = '1ms'",
+	} {
+		exec(t, c, `DO $$ BEGIN CREATE ROLE `+role+` LOGIN SUPERUSER; EXCEPTION WHEN duplicate_object THEN END $$`,
+			`ALTER ROLE `+role+` SET `+setting)
+		url := tableURL(s) + "&timeout=2s&lock_table=" + role
+		l := acquire(t, opened(t, url), req("k", 3*time.Second)) // never released
+		b := opened(t, strings.Replace(url, "postgres@", role+"@", 1))
+		exec(t, c, `BEGIN`, `SELECT 1 FROM `+role+` WHERE name='k' FOR SHARE`)
+		<-l.Lost()
+		storetest.Until(t, soon, "the key has expired", func() bool {
+			h, err := b.Inspect(t.Context(), "k")
+			return err == nil && !h.Held()
+		})
+		if _, err := b.Acquire(t.Context(), req("k", time.Minute)); !errors.Is(err, backend.ErrHeld) {
+			t.Errorf("%s: an expired key whose row is locked: %v, want ErrHeld", setting, err)
+		}
+		exec(t, c, `COMMIT`)
+		release(t, acquire(t, b, waiting("k", time.Minute)))
+	}
+}
+
 // If a request gets no reply, an expired key whose row is not locked is not reported as held by its last owner.
 func TestNoReplyForExpiredKey(t *testing.T) {
 	t.Parallel()
