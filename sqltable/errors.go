@@ -17,7 +17,7 @@ type class int
 
 const (
 	unknown    class = iota // whether the statement ran is unknown
-	conflict                // another statement conflicted; nothing has changed
+	conflict                // another statement conflicted, or ended this one; nothing has changed
 	gone                    // the connection or the server is gone: a new connection may reach it or its successor
 	demoted                 // the server accepts no writes: a new connection may reach its successor
 	noTable                 // the table is missing
@@ -32,7 +32,8 @@ var mysqlError = regexp.MustCompile(`\bError (\d+) \([0-9A-Z]{5}\): `)
 // classes maps error codes to classes: SQLSTATEs, as Postgres's drivers return them, or their first two characters, and
 // MySQL's error numbers.
 var classes = map[string]class{
-	"40001": conflict, "40P01": conflict, "55P03": conflict, // serialization, deadlock, lock_timeout
+	// serialization, deadlock, lock_timeout; statement_timeout, or a cancel request that a pooler sent to this session
+	"40001": conflict, "40P01": conflict, "55P03": conflict, "57014": conflict,
 	"57P01": gone, "57P02": gone, "57P03": gone, // shutdown, crash, starting
 	"57P04": gone, "57P05": gone, // the database was dropped, idle_session_timeout
 	"25006": demoted,
@@ -41,9 +42,10 @@ var classes = map[string]class{
 	"08": gone, "XX": gone, // a broken connection, as the server or a pooler reports it
 	"53": refused, "57": refused, "42": refused, "22": refused, "23": refused, "25": refused,
 
-	"1213": conflict, "1205": conflict, "1020": conflict, // deadlock, lock wait, changed since the last read
+	// deadlock, lock wait, changed since the last read; KILL QUERY, max_statement_time
+	"1213": conflict, "1205": conflict, "1020": conflict, "1317": conflict, "1969": conflict,
 	"1290": demoted, "1792": demoted, "1836": demoted,
-	"1053": gone, "1927": gone, // shutdown, connection killed
+	"1053": gone, "1927": gone, "4031": gone, // shutdown, connection killed, wait_timeout
 	"1047": gone, "1105": gone, // Galera: the node is not ready; Vitess: a tablet is gone
 	"2003": gone, "2006": gone, "2013": gone, // errors of MySQL's client: a proxy has lost its connection to the server
 	"1146": noTable,

@@ -113,6 +113,7 @@ func TestLockedRowAndServerTimeouts(t *testing.T) {
 	c := dialed(t, s.PostgresURL())
 	for role, setting := range map[string]string{
 		"impatient": "lock_timeout = '1ms'",
+		"hasty":     "statement_timeout = '500ms'",
 	} {
 		exec(t, c, `DO $$ BEGIN CREATE ROLE `+role+` LOGIN SUPERUSER; EXCEPTION WHEN duplicate_object THEN END $$`,
 			`ALTER ROLE `+role+` SET `+setting)
