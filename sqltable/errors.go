@@ -16,7 +16,7 @@ import (
 type class int
 
 const (
-	unknown    class = iota // whether the statement ran is unknown
+	unknown    class = iota // an error without a class: whether the statement ran is unknown
 	conflict                // another statement conflicted, or ended this one; nothing has changed
 	gone                    // the connection or the server is gone: a new connection may reach it or its successor
 	demoted                 // the server accepts no writes: a new connection may reach its successor
@@ -78,10 +78,7 @@ func classify(err error) class {
 			return c
 		}
 	}
-	if kit.IsContextError(err) {
-		return unknown
-	}
-	return gone
+	return gone // also if a time limit has passed that is not the request's, as for one of several hosts
 }
 
 // translate returns err as callers may see it.

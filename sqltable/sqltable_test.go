@@ -97,6 +97,31 @@ func TestShortestTTLIsRenewedFirst(t *testing.T) {
 	}
 }
 
+// A silentHost is a driver.Connector whose first connection times out, as if the first of several hosts were silent and
+// the others not ready yet.
+type silentHost struct {
+	recorder
+	tries int
+}
+
+func (s *silentHost) Connect(context.Context) (driver.Conn, error) {
+	if s.tries++; s.tries == 1 {
+		return nil, errors.Join(fmt.Errorf("silent: %w", context.DeadlineExceeded), errors.New("read only connection"))
+	}
+	return &s.recorder, nil
+}
+
+// A connection that times out within the time of its request is tried again.
+func TestConnectTimeoutIsRepeated(t *testing.T) {
+	db := sql.OpenDB(new(silentHost))
+	defer db.Close()
+	b := newBackend(db, Postgres, Options{Table: "locks", Timeout: time.Minute})
+	defer b.Close()
+	if rows, _, err := b.change(t.Context(), b.statements.purge, int64(1), []byte("k")); rows != 1 || err != nil {
+		t.Errorf("%d rows, %v", rows, err)
+	}
+}
+
 type stateError string
 
 func (e stateError) Error() string    { return "state " + string(e) }
@@ -115,13 +140,14 @@ func TestClasses(t *testing.T) {
 			errors.New("Error 1047 (08S01): WSREP has not yet prepared node for application use"),
 			errors.New("Error 1105 (HY000): target: app.0.primary: vttablet: rpc error: code = Unavailable"),
 			errors.New("Error 2013 (HY000): Lost connection to MySQL server during query"),
-			errors.New("Error 4031 (HY000): The client was disconnected by the server because of inactivity")},
+			errors.New("Error 4031 (HY000): The client was disconnected by the server because of inactivity"),
+			context.DeadlineExceeded},
 		noTable: {stateError("42P01"), errors.New("Error 1146 (42S02): Table 'a.b' doesn't exist"),
 			errors.New("no such table: anylock")},
 		impossible: {stateError("42501"), stateError("42P10"), errors.New("attempt to write a readonly database")},
 		refused: {stateError("53100"), errors.New("Error 1064 (42000): You have an error in your SQL syntax"),
 			errors.New("Error 1114 (HY000): The table 'anylock' is full"), errors.New("database or disk is full (13)")},
-		unknown: {context.DeadlineExceeded, stateError("28P01")},
+		unknown: {stateError("28P01")},
 	} {
 		for _, err := range list {
 			if got := classify(fmt.Errorf("wrapped: %w", err)); got != want {
