@@ -1,7 +1,6 @@
 package sqltable
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -42,8 +41,11 @@ func (b *Backend) Acquire(ctx context.Context, r backend.Request) (backend.Lease
 func (a *attempt) try(ctx context.Context) (backend.Lease, error) {
 	b, r := a.b, a.request
 	if a.readFirst {
-		if err := a.refusal(ctx); err != nil {
+		switch h, err := b.holder(ctx, r.Key); {
+		case err != nil:
 			return nil, err
+		case h.Held() && h.Owner != r.Owner:
+			return nil, &backend.HeldError{Holder: h}
 		}
 	}
 	a.readFirst = true
@@ -58,7 +60,8 @@ func (a *attempt) try(ctx context.Context) (backend.Lease, error) {
 		b.purgeIfDue()
 		return b.leases.Grant(ctx, r, kit.Grant{Token: token, Sent: o.sent, TTL: a.ttl, Unsure: a.unsure})
 	case err == nil:
-		return nil, cmp.Or(a.refusal(ctx), backend.ErrHeld) // ErrHeld: the key was held, and is free by now
+		h, _ := b.holder(ctx, r.Key) // nobody if the holder cannot be read, or has released the key by now
+		return nil, &backend.HeldError{Holder: h}
 	case (o.unsure || o.class == conflict) && !kit.Ended(ctx):
 		// The last holder's transaction may have locked the row (package fence), so that the statement had to wait.
 		if h, ok := b.lastOwner(ctx, r.Key); ok && h.Owner != r.Owner {
@@ -66,15 +69,6 @@ func (a *attempt) try(ctx context.Context) (backend.Lease, error) {
 		}
 	}
 	return nil, err
-}
-
-// refusal returns a HeldError if another owner holds the key, and no error if the key is free.
-func (a *attempt) refusal(ctx context.Context) error {
-	h, err := a.b.row(ctx, a.request.Key)
-	if err == nil && h.TTL > 0 && h.Owner != a.request.Owner {
-		return &backend.HeldError{Holder: h}
-	}
-	return err
 }
 
 // grant grants the key and returns its token, or 0 if another owner holds the key.

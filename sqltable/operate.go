@@ -25,10 +25,13 @@ func (b *Backend) rows(ctx context.Context, s tablesql.Statement, args ...any) (
 	})
 }
 
-// row is rows for one key. Without a row, the result is the zero Holder.
-func (b *Backend) row(ctx context.Context, key string) (backend.Holder, error) {
+// holder returns the holder of key, or the zero Holder if the key is free.
+func (b *Backend) holder(ctx context.Context, key string) (h backend.Holder, err error) {
 	rows, err := b.rows(ctx, b.statements.rows[0](), []byte(key))
-	return rows[key], err
+	if rows[key].TTL > 0 {
+		h = rows[key]
+	}
+	return h, err
 }
 
 // lastOwner returns the holder of key or, if the lease has ended but was not released, its owner, unless the row is
@@ -37,7 +40,8 @@ func (b *Backend) lastOwner(ctx context.Context, key string) (h backend.Holder, 
 	const share = 4 // the time limit is Options.Timeout/share, on top of the previous request's
 	ctx, cancel := context.WithTimeout(ctx, b.options.Timeout/share)
 	defer cancel()
-	h, err := b.row(ctx, key)
+	rows, err := b.rows(ctx, b.statements.rows[0](), []byte(key))
+	h = rows[key]
 	var unlocked map[string]backend.Holder
 	if err == nil && h.TTL <= 0 && b.dialect != SQLite {
 		unlocked, err = b.rows(ctx, b.statements.unlocked, []byte(key))
@@ -49,11 +53,7 @@ func (b *Backend) lastOwner(ctx context.Context, key string) (h backend.Holder, 
 // Inspect implements [backend.Backend].
 func (b *Backend) Inspect(ctx context.Context, key string) (backend.Holder, error) {
 	return kit.Call(ctx, b.leases, backend.ValidateKey(key), func(ctx context.Context) (backend.Holder, error) {
-		h, err := b.row(ctx, key)
-		if h.TTL <= 0 { // the key is free
-			h = backend.Holder{}
-		}
-		return h, err
+		return b.holder(ctx, key)
 	})
 }
 

@@ -19,7 +19,7 @@ func (b *Backend) Resume(ctx context.Context, r backend.Request) (backend.Lease,
 		if err != nil {
 			return nil, err
 		}
-		h, err := b.row(ctx, r.Key)
+		h, err := b.holder(ctx, r.Key)
 		if err = cmp.Or(err, renewalError(h, r.Owner, ttl-time.Since(o.sent))); err != nil {
 			return nil, err
 		}

@@ -6,6 +6,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"testing"
@@ -55,15 +56,22 @@ func TestFailedNewLeavesDatabaseOpen(t *testing.T) {
 	}
 }
 
+// unused has the methods of a driver.Connector and its connection that do nothing in these tests.
+type unused struct{}
+
+func (unused) Driver() driver.Driver               { return nil }
+func (unused) Prepare(string) (driver.Stmt, error) { return nil, errors.ErrUnsupported }
+func (unused) Begin() (driver.Tx, error)           { return nil, errors.ErrUnsupported }
+func (unused) Close() error                        { return nil }
+
 // A recorder is a driver.Connector and its connection. Each of its statements changes one row. It records their first
 // arguments.
-type recorder struct{ first []int64 }
+type recorder struct {
+	unused
+	first []int64
+}
 
 func (r *recorder) Connect(context.Context) (driver.Conn, error) { return r, nil }
-func (r *recorder) Driver() driver.Driver                        { return nil }
-func (r *recorder) Prepare(string) (driver.Stmt, error)          { return nil, errors.ErrUnsupported }
-func (r *recorder) Begin() (driver.Tx, error)                    { return nil, errors.ErrUnsupported }
-func (r *recorder) Close() error                                 { return nil }
 
 func (r *recorder) ExecContext(_ context.Context, _ string, args []driver.NamedValue) (driver.Result, error) {
 	r.first = append(r.first, args[0].Value.(int64))
@@ -94,6 +102,61 @@ func TestShortestTTLIsRenewedFirst(t *testing.T) {
 	}
 	if len(r.first) != len(renewals) || !slices.IsSorted(r.first) {
 		t.Errorf("TTLs in µs, in the order of their statements: %d", r.first)
+	}
+}
+
+// An outage is a driver.Connector whose server refuses a grant, fails for a while, and grants the key then.
+type outage struct {
+	unused
+	queries int
+}
+
+func (o *outage) Connect(context.Context) (driver.Conn, error) { return o, nil }
+
+func (o *outage) ExecContext(context.Context, string, []driver.NamedValue) (driver.Result, error) {
+	return driver.RowsAffected(1), nil // a release
+}
+
+func (o *outage) QueryContext(_ context.Context, query string, _ []driver.NamedValue) (driver.Rows, error) {
+	const down = 20 // queries
+	o.queries++
+	switch {
+	case o.queries > 1 && o.queries < down:
+		return nil, errors.New("connection refused")
+	case o.queries > 1 && strings.Contains(query, "INSERT"):
+		return &tokens{1}, nil
+	}
+	return new(tokens), nil // a grant without a token is refused; a key without a row is free
+}
+
+// tokens are the remaining rows of a result.
+type tokens []int64
+
+func (t *tokens) Columns() []string { return []string{"token"} }
+func (t *tokens) Close() error      { return nil }
+
+func (t *tokens) Next(row []driver.Value) error {
+	if len(*t) == 0 {
+		return io.EOF
+	}
+	row[0], *t = (*t)[0], (*t)[1:]
+	return nil
+}
+
+// Once a grant has been refused, a waiter survives an outage, even if the outage begins before the holder is read.
+func TestOutageAfterRefusal(t *testing.T) {
+	db := sql.OpenDB(new(outage))
+	defer db.Close()
+	db.SetMaxOpenConns(1)
+	b := newBackend(db, Postgres, Options{Table: "locks", Timeout: time.Minute})
+	defer b.Close()
+	r := backend.Request{Key: "k", Owner: "o", TTL: time.Minute, Wait: true}
+	l, err := b.Acquire(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Release(t.Context()); err != nil {
+		t.Error(err)
 	}
 }
 
