@@ -82,14 +82,14 @@ func (b *Backend) grant(ctx context.Context, r backend.Request, ttl time.Duratio
 		}
 		return token, err
 	}
-	changed, id, err := b.exec(ctx, s, args...)
-	if err == nil && changed == 0 { // the key is held, or has no row yet
-		if changed, _, err = b.exec(ctx, b.statements.add, args[0]); err == nil && changed > 0 {
-			changed, id, err = b.exec(ctx, s, args...)
-		}
+	// A grant has a token even if it changes nothing, because the same owner repeats it in the same microsecond.
+	_, id, err := b.exec(ctx, s, args...)
+	if err != nil || id != 0 {
+		return uint64(id), err
 	}
-	if err != nil || changed == 0 {
+	if added, _, err := b.exec(ctx, b.statements.add, args[0]); err != nil || added == 0 { // the key is held
 		return 0, err
 	}
-	return uint64(id), nil
+	_, id, err = b.exec(ctx, s, args...)
+	return uint64(id), err
 }

@@ -1,6 +1,7 @@
 package mysqltable
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -9,6 +10,31 @@ import (
 	"github.com/anylock/lock/internal/storetest"
 	"github.com/anylock/lock/sqltable"
 )
+
+// If the reply to a grant is lost and the server's clock steps back, the repeated statement changes nothing. The owner
+// still has the lease.
+func TestRepeatedGrantChangesNothing(t *testing.T) {
+	_, db, _ := start(t)
+	db.SetMaxOpenConns(1) // the session whose clock stands still
+	b, err := sqltable.New(t.Context(), db, sqltable.MySQL, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = b.Close() })
+	if _, err := db.ExecContext(t.Context(), `SET timestamp = unix_timestamp()`); err != nil {
+		t.Fatal(err)
+	}
+	r := storetest.Try("k", time.Minute)
+	first := storetest.Acquire(t, b, r)
+	if again := storetest.Acquire(t, b, r); again.Token() != first.Token() {
+		t.Errorf("token %d of the first grant, %d of its repetition", first.Token(), again.Token())
+	}
+	r.Owner = backend.NewOwner()
+	if _, err := b.Acquire(t.Context(), r); !errors.Is(err, backend.ErrHeld) {
+		t.Errorf("another owner: %v, want ErrHeld", err)
+	}
+	storetest.Release(t, first)
+}
 
 // A renewal whose statement had to wait in the server, for a row or for a backup, does not shorten a lease that a later
 // renewal has extended meanwhile, and does not renew a lease that has ended meanwhile.
