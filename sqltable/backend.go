@@ -9,13 +9,11 @@ import (
 	"github.com/anylock/lock/backend/kit"
 )
 
-// minTTL is the shortest TTL. On a slow disk, a shorter lease would expire before its holder receives the answer.
-const minTTL = 100 * time.Millisecond
-
 // Guarantees returns the guarantees of a table in a database of dialect d.
 func Guarantees(d Dialect) backend.Guarantees {
 	g := backend.Guarantees{
-		MinTTL:      minTTL,
+		// On a slow disk, a shorter lease would expire before its holder receives the answer.
+		MinTTL:      100 * time.Millisecond,
 		Granularity: time.Microsecond,
 		EarlyLoss: "a step forward of the database server's wall clock, loss of the database's last commits, " +
 			"as in a failover to an asynchronous standby",
@@ -59,7 +57,6 @@ func (b *Backend) Close() error {
 	if !b.leases.Close() || !b.options.CloseDB {
 		return nil
 	}
-	err := b.db.Close()
-	b.leases.Drain()
-	return err
+	defer b.leases.Drain()
+	return b.db.Close()
 }

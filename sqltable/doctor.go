@@ -103,16 +103,11 @@ const isTable = `table_schema=if('TABLE' LIKE '%.%', substring_index('TABLE', '.
 // read reads the facts of the database.
 func (b *Backend) read(ctx context.Context) (facts, error) {
 	s := tablesql.Make(b.dialect, b.options.Table, queries[b.dialect])
-	f, err := query(ctx, b, s, nil, func(rows *sql.Rows) (name, value string, err error) {
+	return query(ctx, b, s, nil, func(rows *sql.Rows) (name, value string, err error) {
 		var v sql.NullString
 		err = rows.Scan(&name, &v)
 		return name, v.String, err
 	})
-	if err != nil {
-		return nil, err
-	}
-	f["most connections"] = strconv.Itoa(b.db.Stats().MaxOpenConnections)
-	return f, nil
 }
 
 // Examine implements [backend.Examiner].
@@ -123,12 +118,9 @@ func (b *Backend) Examine(ctx context.Context) ([]backend.Finding, error) {
 		if err != nil {
 			return nil, err
 		}
-		received := time.Now()
 		now, err := strconv.ParseInt(f["now"], 10, 64)
-		if err != nil {
-			return nil, err
-		}
-		return slices.Concat(kit.CompareClocks("", time.UnixMicro(now), time.Millisecond, sent, received),
-			kit.Apply(rules[b.dialect], "", f)), nil
+		findings := kit.CompareClocks("", time.UnixMicro(now), time.Millisecond, sent, time.Now())
+		f["most connections"] = strconv.Itoa(b.db.Stats().MaxOpenConnections)
+		return append(findings, kit.Apply(rules[b.dialect], "", f)...), err
 	})
 }

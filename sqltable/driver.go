@@ -20,8 +20,7 @@ func Driver(dialect Dialect, d driver.Driver, open func(u driver.URL) (*sql.DB, 
 	d.Params = append(d.Params,
 		driver.TimeoutParam(DefaultTimeout),
 		driver.Param{Name: paramTable, Help: "name of the table, with its schema if necessary; default " + DefaultTable},
-		driver.Param{Name: paramCreate, Type: driver.Bool,
-			Help: "create the table if it is missing; default true"},
+		driver.Param{Name: paramCreate, Type: driver.Bool, Help: "create the table if it is missing; default true"},
 	)
 	d.Guarantees = Guarantees(dialect)
 	d.Findings = kit.Findings(rules[dialect])

@@ -62,10 +62,8 @@ var sqliteClasses = map[string]class{
 // classify returns the class of err. It uses interfaces and texts instead of the drivers' types, because the
 // application may use any driver.
 func classify(err error) class {
-	if state, ok := errors.AsType[interface {
-		error
-		SQLState() string
-	}](err); ok {
+	var state interface{ SQLState() string }
+	if errors.As(err, &state) {
 		code := state.SQLState()
 		return cmp.Or(classes[code], classes[code[:min(len(code), 2)]])
 	}

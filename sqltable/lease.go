@@ -74,7 +74,6 @@ func (b *Backend) renew(
 	if err == nil && renewed != int64(len(batch)) {
 		rows, err = b.rows(ctx, b.statements.rows[power](), args[1:1+n]...)
 	}
-	since := time.Since(o.sent)
 	for _, i := range batch {
 		l := lives[i]
 		if o.unsure {
@@ -85,7 +84,7 @@ func (b *Backend) renew(
 			errs[i] = err
 		case rows != nil:
 			row := rows[l.Key()]
-			errs[i] = renewalError(row, l.Owner(), ttl-since)
+			errs[i] = renewalError(row, l.Owner(), ttl-time.Since(o.sent))
 			// If the reply took long, the row of a lease that was not renewed may seem to last long enough. The row lasted
 			// for row.TTL when the database read it, so at least for as long from when the query was sent.
 			if certain := read.Sub(o.sent) + row.TTL; certain < ttl-backend.Margin(ttl) {

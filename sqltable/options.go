@@ -45,10 +45,7 @@ type Options struct {
 }
 
 func (o *Options) validate(d Dialect) (Options, error) {
-	var v Options
-	if o != nil {
-		v = *o
-	}
+	v := *cmp.Or(o, &Options{})
 	v.Timeout = cmp.Or(v.Timeout, DefaultTimeout)
 	v.Table = cmp.Or(v.Table, DefaultTable)
 	switch {

@@ -6,9 +6,9 @@ import (
 )
 
 const (
-	// purgeAge is how long a key must have been free before its row is deleted. Later tokens of the key are still higher,
-	// because a token is at least the database's time, unless the clock has stepped back by a day.
-	purgeAge = 24 * time.Hour
+	// purgeAge is for how many microseconds a key must have been free before its row is deleted. Later tokens of the key
+	// are still higher, because a token is at least the database's time, unless the clock has stepped back by a day.
+	purgeAge = int64(24 * time.Hour / time.Microsecond)
 	// purgePause is the time between purges by one Backend.
 	purgePause = time.Hour
 	// purgeMost is how many rows a purge deletes at most. If there were as many, the next Acquire begins a purge.
@@ -27,11 +27,10 @@ func (b *Backend) purgeIfDue() {
 // statement for all would also lock the rows of live leases, unless the table has an index on expires. Such an index
 // would slow down every renewal. After an error, the remaining rows stay until the next purge.
 func (b *Backend) purge(ctx context.Context) {
-	age := purgeAge.Microseconds()
-	old, _ := b.rows(ctx, b.statements.ended, age)
+	old, _ := b.rows(ctx, b.statements.ended, purgeAge)
 	var deleted int64
 	for key := range old {
-		rows, _, err := b.change(ctx, b.statements.purge, age, []byte(key))
+		rows, _, err := b.change(ctx, b.statements.purge, purgeAge, []byte(key))
 		if err != nil {
 			return
 		}

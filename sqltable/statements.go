@@ -56,16 +56,13 @@ func newStatements(d Dialect, table string) statements {
 	make := func(template string) tablesql.Statement { return tablesql.Make(d, table, template) }
 	s := statements{
 		create:   tablesql.CreateTable(d, table, columns[d]),
-		grant:    make(upsert),
+		grant:    make(map[Dialect]string{Postgres: upsert, MySQL: update, SQLite: upsert}[d]),
+		add:      make(`INSERT IGNORE INTO TABLE (name, owner, token, expires) VALUES ($1, EMPTY, 0, -NOW)`),
 		unlocked: make(readRows + `name==$1 FOR UPDATE SKIP LOCKED`),
 		release:  make(`UPDATE TABLE SET owner=EMPTY, expires=-NOW WHERE name==$1 AND owner==$2 AND expires>NOW`),
 		list:     make(readRows + `name>=$1 AND expires>NOW`),
 		ended:    make(readRows + `abs(expires)<(NOW-$1) LIMIT ` + strconv.Itoa(purgeMost)),
 		purge:    make(`DELETE FROM TABLE WHERE abs(expires)<(NOW-$1) AND name==$2`),
-	}
-	if d == MySQL {
-		s.grant = make(update)
-		s.add = make(`INSERT IGNORE INTO TABLE (name, owner, token, expires) VALUES ($1, EMPTY, 0, -NOW)`)
 	}
 	for i := range s.renew {
 		s.renew[i] = sync.OnceValue(func() tablesql.Statement { return make(renewal(d, 1<<i)) })
