@@ -71,6 +71,22 @@ func (a *attempt) try(ctx context.Context) (backend.Lease, error) {
 	return nil, err
 }
 
+// lastOwner returns the holder of key or, if the lease has ended but was not released, its owner, unless the row is
+// certain not to be locked.
+func (b *Backend) lastOwner(ctx context.Context, key string) (h backend.Holder, ok bool) {
+	const share = 4 // the time limit is Options.Timeout/share, on top of the previous request's
+	ctx, cancel := context.WithTimeout(ctx, b.options.Timeout/share)
+	defer cancel()
+	rows, err := b.rows(ctx, b.statements.rows[0](), []byte(key))
+	h = rows[key]
+	var unlocked map[string]backend.Holder
+	if err == nil && h.TTL <= 0 && b.dialect != SQLite {
+		unlocked, err = b.rows(ctx, b.statements.unlocked, []byte(key))
+	}
+	h.TTL = max(h.TTL, 0)
+	return h, err == nil && h.Held() && len(unlocked) == 0
+}
+
 // grant grants the key and returns its token, or 0 if another owner holds the key.
 func (b *Backend) grant(ctx context.Context, r backend.Request, ttl time.Duration) (token uint64, err error) {
 	args := []any{[]byte(r.Key), []byte(r.Owner), ttl.Microseconds()}

@@ -2,13 +2,10 @@ package sqltable
 
 import (
 	"cmp"
-	"context"
-	"database/sql"
 	"fmt"
 	"time"
 
 	"github.com/anylock/lock/backend"
-	"github.com/anylock/lock/internal/calls"
 	"github.com/anylock/lock/internal/tablesql"
 )
 
@@ -57,27 +54,4 @@ func (o *Options) validate(d Dialect) (Options, error) {
 		return v, fmt.Errorf("%w: timeout %v is negative", backend.ErrInvalid, v.Timeout)
 	}
 	return v, nil
-}
-
-// New returns a Backend that keeps locks in a table of db, which must be of dialect d. It creates the table if
-// necessary, and checks that the database can keep locks. Nil opts mean the defaults.
-//
-// Each request uses a connection of db for the length of one statement. Leases and waiters occupy none. If the
-// application may use all connections of db at once, give New a *sql.DB of its own: otherwise renewals wait for a
-// connection.
-func New(ctx context.Context, db *sql.DB, d Dialect, opts *Options) (*Backend, error) {
-	o, err := opts.validate(d)
-	if err != nil {
-		return nil, err
-	}
-	if db == nil {
-		return nil, fmt.Errorf("%w: no database", backend.ErrInvalid)
-	}
-	b := newBackend(db, d, o)
-	if err := b.leases.Call(ctx, nil, b.open); err != nil {
-		b.options.CloseDB = false // the database stays the caller's
-		calls.CloseUnopened(ctx, b)
-		return nil, err
-	}
-	return b, nil
 }

@@ -6,6 +6,7 @@ import (
 	"database/sql/driver"
 	"time"
 
+	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/backend/kit"
 	"github.com/anylock/lock/internal/tablesql"
 )
@@ -107,4 +108,25 @@ func query[V any](
 		return rows.Err()
 	})
 	return values, err
+}
+
+// rows returns the last owner of each key that s finds, with a TTL that is negative or zero if the lease has ended.
+func (b *Backend) rows(ctx context.Context, s tablesql.Statement, args ...any) (map[string]backend.Holder, error) {
+	return query(ctx, b, s, args, func(rows *sql.Rows) (string, backend.Holder, error) {
+		var key, owner []byte
+		var remaining int64
+		h := backend.Holder{Waiters: -1}
+		err := rows.Scan(&key, &owner, &h.Token, &remaining)
+		h.Owner, h.TTL = string(owner), time.Duration(remaining)*time.Microsecond
+		return string(key), h, err
+	})
+}
+
+// holder returns the holder of key, or the zero Holder if the key is free.
+func (b *Backend) holder(ctx context.Context, key string) (h backend.Holder, err error) {
+	rows, err := b.rows(ctx, b.statements.rows[0](), []byte(key))
+	if rows[key].TTL > 0 {
+		h = rows[key]
+	}
+	return h, err
 }
