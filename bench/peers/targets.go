@@ -83,8 +83,13 @@ var Targets = append([]Target{
 			"connection was slower"},
 	{Set: "postgres", Scenario: "hot-local", Measure: bench.Rate, Peers: []string{"advisory", "pglock"}, Want: 10},
 	{Set: "table", Scenario: "serial", Measure: bench.Rate, Peers: []string{"upsert"}, Want: 0.9},
-	{Set: "table", Scenario: "distinct-8", Measure: bench.Rate, Peers: []string{"upsert"}, Want: 0.9},
-	{Set: "table", Scenario: "distinct", Measure: bench.Rate, Peers: []string{"upsert"}, Want: 0.9},
+	{Set: "table", Scenario: "distinct-8", Measure: bench.Rate, Peers: []string{"upsert"}, Want: 0.9,
+		Short: "both send two statements per cycle, one round trip each. Ours cost the server 30 µs, and the peer's 20: " +
+			"they also count a token, and look for a holder first, so that a refusal writes nothing. Our process spends 80 " +
+			"µs, and 43 with the peer's statements on the same driver: a grant returns a row, and each request has a time " +
+			"limit and ends with Close. An UPDATE that inserts only new keys saved the server 5 µs"},
+	{Set: "table", Scenario: "distinct", Measure: bench.Rate, Peers: []string{"upsert"}, Want: 0.9,
+		Short: "as with 8 workers"},
 	{Set: "table-held", Scenario: "held", Measure: bench.CPU, Want: 0.5, Most: true},
 	{Set: "embedded", Scenario: "serial", Measure: bench.Rate, Store: "memory", Want: 1_000_000,
 		Short: "the rate depends on the machine: the same code reached 1.13 million per second on a less busy host"},
