@@ -33,7 +33,6 @@ var busyMutants = []mutant{
 	{resumeCountsExpired, "MaxLeasesAreGranted"},
 
 	{"turn of a frozen waiter lasts for seconds", "FrozenWaitersDelayNextBriefly"},
-	{"expiry wakes nobody", "FrozenWaitersDelayNextBriefly"},
 	{"waiter asks again under an owner that is being given back", "LateTurnIsOneLease"},
 	{"deadline counts from the answer", "LateTurnIsOneLease"},
 	{"waiter whose turn came too late waits for ever", "LateTurnIsOneLease"},
