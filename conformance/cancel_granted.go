@@ -22,13 +22,14 @@ type grantingContext struct {
 
 // Err gives the release a moment, but sets no timer: if the caller holds a mutex, the clock of a bubble stands still.
 func (c grantingContext) Err() error {
-	const moment = 1000
+	const moment = 200
 	err := c.Context.Err()
 	if err == nil {
 		return nil
 	}
 	c.release()
-	for range moment {
+	begun := time.Now()
+	for i := 0; i < moment && time.Since(begun) < stall; i++ {
 		select {
 		case <-c.released:
 			return err

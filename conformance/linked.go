@@ -11,20 +11,30 @@ import (
 // linked opens a client behind a link of its own. At the end of the check, the link is healed before leases are
 // released.
 func (t *trial) linked() (backend.Backend, Link) {
+	b, link, _ := t.linkedUntil()
+	return b, link
+}
+
+// linkedUntil is linked for checks that need many such clients, one after the other. The last result closes the client
+// and its link before the end of the check.
+func (t *trial) linkedUntil() (backend.Backend, Link, func()) {
 	begun := time.Now()
 	b, link, err := t.h.Linked(t.ctx)
 	if err != nil {
 		t.lateOnTimeout(err, begun)
 		t.fatalf("open a client behind a link: %v", err)
 	}
-	t.cleanup(link.Close)
-	t.cleanup(func() {
+	heal := sync.OnceFunc(link.Heal)
+	end := sync.OnceFunc(func() {
+		heal()
 		if err := b.Close(); err != nil {
 			t.errorf("Close of a client behind a link: %v", err)
 		}
+		link.Close()
 	})
-	t.endsFault(link.Heal)
-	return b, link
+	t.cleanup(end)
+	t.endsFault(heal)
+	return b, link, end
 }
 
 // cuttable opens a client, and returns a function that breaks all of its connections.

@@ -85,10 +85,11 @@ func maxLeasesAreGranted(t *trial) {
 
 // queuesBesideLeases fails if c, which has waited for half of its leases, is overtaken in the queue for another key.
 func (t *trial) queuesBesideLeases(c backend.Backend) {
-	if !t.g.FIFO {
+	const least, most = 6, 32 // least: the limit may apply to all clients together
+	if !t.g.FIFO || t.g.MaxLeases < least {
 		return
 	}
-	held := make([]*grant, t.g.MaxLeases/2)
+	held := make([]*grant, min(t.g.MaxLeases/2, most))
 	for i := range held {
 		first := t.acquire(t.a, t.newKey(), t.long())
 		w := t.wait(c, first.key, t.long())

@@ -25,24 +25,24 @@ var strandedChecks = []Check{
 			"that was sent again neither takes the key again nor shortens its lease; one whose answer is stuck is cleaned up",
 		Needs: []Need{needsLinked},
 		// If a client cannot have leases for more, the attempts are made one after the other.
-		lasts: 4 * recovery,
+		lasts: 12 * recovery,
 		run:   strandedRequestChangesNothing,
 	},
 }
 
-// strandable opens a client behind a link that can strand its connections.
-func (t *trial) strandable() (backend.Backend, StrandingLink) {
-	c, link := t.linked()
+// strandable opens a client behind a link that can strand its connections. end closes both.
+func (t *trial) strandable() (c backend.Backend, s StrandingLink, end func()) {
+	c, link, end := t.linkedUntil()
 	s, ok := link.(StrandingLink)
 	if !ok {
 		t.skipf("the link cannot leave connections dead (StrandingLink)")
 	}
 	t.usable(c)
-	return c, s
+	return c, s, end
 }
 
 func deadConnectionIsReplaced(t *trial) {
-	c, link := t.strandable()
+	c, link, _ := t.strandable()
 	held := []*grant{t.acquire(c, t.newKey(), t.long()), t.grantedAfterWait(c)}
 	busy := t.acquire(t.a, t.newKey(), t.long())
 	w := t.wait(c, busy.key, t.long())
@@ -75,10 +75,11 @@ func strandedRequestChangesNothing(t *trial) {
 	t.inChunks(2*len(requests)*len(modes), 2, func(i int) {
 		// held: the next holder has the key when the request arrives
 		request, held, mode := requests[i/2%len(requests)], i%2 == 1, modes[i/2/len(requests)]
-		c, link := t.strandable()
+		c, link, end := t.strandable()
+		defer end()
 		g := t.getterOf(mode)(c, t.newKey(), t.short())
 		link.Hold(ToStore)
-		end := time.Now().Add(late)
+		delivery := time.Now().Add(late)
 		ctx, cancel := context.WithDeadline(t.ctx, g.Deadline())
 		defer cancel()
 		if err := request.renew(ctx, g, t.long()); err == nil {
@@ -91,7 +92,7 @@ func strandedRequestChangesNothing(t *trial) {
 		if held {
 			next = t.acquire(t.b, g.key, t.long())
 		}
-		time.Sleep(time.Until(end))
+		time.Sleep(time.Until(delivery))
 		link.DeliverStranded()
 		time.Sleep(lateBy)
 		when := "after a " + request.what + " that reached the store seconds after the lease had ended"

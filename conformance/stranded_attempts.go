@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/anylock/lock/backend"
@@ -15,7 +16,8 @@ func (t *trial) strandedAttempts() {
 	modes := t.modes()
 	n := 4 * len(modes)
 	t.inChunks(2*(n+len(modes)), 2, func(i int) {
-		c, link := t.strandable()
+		c, link, end := t.strandable()
+		defer end()
 		orphan := i%2 == 1
 		if _, ok := link.(OrphaningLink); orphan && !ok {
 			return
@@ -48,8 +50,7 @@ func (t *trial) strandedAttempts() {
 			t.refused(t.b, g)
 			t.release(g)
 		} else {
-			t.release(g)
-			t.copyComesLate(link, time.Now())
+			t.copyComesLate(link, t.releasesSoon(g))
 		}
 		t.becomesFree(t.b, key, recovery, "after a release, and a late copy of the attempt")
 	})
@@ -64,7 +65,8 @@ func (t *trial) strandedTurns() {
 	}
 	modes := t.modes()
 	t.inChunks(len(modes), 2, func(i int) {
-		c, link := t.strandable()
+		c, link, end := t.strandable()
+		defer end()
 		held := t.acquire(t.a, t.newKey(), t.long())
 		w := t.begin(t.ctx, c, backend.Request{Key: held.key, Owner: backend.NewOwner(), TTL: t.long(), Wait: true,
 			Shared: modes[i]})
@@ -77,6 +79,9 @@ func (t *trial) strandedTurns() {
 		g := w.granted(t, recovery+t.g.MaxLate, "after release, when a connection of the waiter's client was dead")
 		var err error
 		if !t.poll(recovery, func() bool { err = g.Renew(t.ctx, 2*t.long()); return err == nil || g.gone() }) || err != nil {
+			if g.gone() && t.kept(g.ttl) < g.ttl {
+				t.notInTime(t.rule, "a lease was lost without contact: %v", err)
+			}
 			t.fatalf("Renew of a live lease, whose client has connected again: %v", err)
 		}
 		link.DeliverStranded()
@@ -93,7 +98,8 @@ func (t *trial) strandedTurns() {
 func (t *trial) strandedAnswers() {
 	modes := t.modes()
 	t.inChunks(2*len(modes), 1, func(i int) {
-		c, link := t.strandable()
+		c, link, end := t.strandable()
+		defer end()
 		r := backend.Request{Key: t.newKey(), Owner: backend.NewOwner(), TTL: t.long(), Wait: i%2 == 1, Shared: modes[i/2]}
 		link.Hold(FromStore)
 		w := t.begin(t.ctx, c, r)
@@ -105,7 +111,10 @@ func (t *trial) strandedAnswers() {
 			t.breaks(4, "a cancelled Acquire has not returned %v after its client connected again", recovery)
 		}
 		if w.err == nil { // the client has sent the attempt again
-			t.release(w.grant)
+			t.releasesSoon(w.grant)
+		}
+		if t.mayEndLeases() { // the lease may last as long as the store does not notice that the connection is dead
+			link.Heal()
 		}
 		t.becomesFree(t.b, r.Key, recovery, "after a cancelled attempt whose answer is stuck on a dead connection")
 	})
@@ -130,8 +139,7 @@ func (t *trial) strandedWait(c backend.Backend, link StrandingLink, shared, orph
 		w.cancel()
 		return // other checks test the cleanup, and that waiters are served
 	}
-	t.release(w.grant)
-	t.copyComesLate(link, time.Now())
+	t.copyComesLate(link, t.releasesSoon(w.grant))
 	t.becomesFree(t.b, busy.key, recovery, "after the release by a waiter, and a late copy of its request")
 }
 
@@ -151,4 +159,22 @@ func (t *trial) copyComesLate(link StrandingLink, released time.Time) {
 		t.provesNothing("the copy was sent %v after the release", late) // a store cannot wait for copies for ever
 	}
 	time.Sleep(lateBy) // sleeps: the copy reaches the store
+	if late := time.Since(released); late > 3*lateBy {
+		t.provesNothing("the copy may have come %v after the release", late)
+	}
+}
+
+// releasesSoon releases g, whose client may have to replace dead connections first, and returns when the last request
+// was sent.
+func (t *trial) releasesSoon(g *grant) (sent time.Time) {
+	var err error
+	t.poll(recovery, func() bool {
+		sent = time.Now()
+		err = g.Release(t.ctx)
+		return err == nil || errors.Is(err, backend.ErrLost)
+	})
+	if err != nil {
+		t.fatalf("Release of a live lease, whose client has connected again: %v", err)
+	}
+	return sent
 }
