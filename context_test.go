@@ -147,3 +147,27 @@ func TestEndedContextsAreForgotten(t *testing.T) {
 		release(t, lease)
 	})
 }
+
+// A boundContext is a context of an application that ends with a lease.
+type boundContext struct {
+	context.Context
+	lease *lock.Lease
+}
+
+func (c boundContext) Done() <-chan struct{} { return c.lease.Lost() }
+func (c boundContext) Err() error            { return c.lease.Err() }
+
+// The context of Renew may call methods of the lease.
+func TestRenewWithContextOfLease(t *testing.T) {
+	l := locker(t, memory.New())
+	lease := acquire(t, l, "k")
+	renewed := make(chan error)
+	go func() { renewed <- lease.Renew(boundContext{t.Context(), lease}, time.Minute) }()
+	select {
+	case err := <-renewed:
+		wantErr(t, err, nil)
+	case <-time.After(5 * time.Second):
+		t.Fatal("Renew hangs")
+	}
+	release(t, lease)
+}

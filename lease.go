@@ -73,8 +73,9 @@ func (l *Lease) renew(caller context.Context, ttl time.Duration) error {
 		return err
 	}
 	t := l.tenure
+	cancelled := kit.ContextError(caller, nil) // not under the lock: the caller's context may call methods of the lease
 	t.mu.Lock()
-	ended := cmp.Or(l.endErrLocked(), kit.ContextError(caller, nil))
+	ended := cmp.Or(l.endErrLocked(), cancelled)
 	requested, ok := t.ttlToRequestLocked(ttl)
 	if ended != nil || !ok { // !ok: the lease has reached its maximum hold, so its deadline is final
 		t.mu.Unlock()
