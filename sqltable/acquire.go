@@ -55,13 +55,17 @@ func (a *attempt) try(ctx context.Context) (backend.Lease, error) {
 		return err
 	})
 	a.unsure = a.unsure || o.unsure
+	if err == nil && token == 0 {
+		h, _ := b.holder(ctx, r.Key) // nobody if the holder cannot be read, or has released the key by now
+		if h.Owner != r.Owner {
+			return nil, &backend.HeldError{Holder: h}
+		}
+		token = h.Token // of a repeated grant that changed nothing
+	}
 	switch {
-	case err == nil && token != 0:
+	case err == nil:
 		b.purgeIfDue()
 		return b.leases.Grant(ctx, r, kit.Grant{Token: token, Sent: o.sent, TTL: a.ttl, Unsure: a.unsure})
-	case err == nil:
-		h, _ := b.holder(ctx, r.Key) // nobody if the holder cannot be read, or has released the key by now
-		return nil, &backend.HeldError{Holder: h}
 	case (o.unsure || o.class == conflict) && !kit.Ended(ctx):
 		// The last holder's transaction may have locked the row (package fence), so that the statement had to wait.
 		if h, ok := b.lastOwner(ctx, r.Key); ok && h.Owner != r.Owner {
@@ -98,7 +102,6 @@ func (b *Backend) grant(ctx context.Context, r backend.Request, ttl time.Duratio
 		}
 		return token, err
 	}
-	// A grant has a token even if it changes nothing, because the same owner repeats it in the same microsecond.
 	_, id, err := b.exec(ctx, s, args...)
 	if err != nil || id != 0 {
 		return uint64(id), err

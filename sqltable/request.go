@@ -82,8 +82,9 @@ func (b *Backend) exec(ctx context.Context, s tablesql.Statement, args ...any) (
 	if err != nil {
 		return 0, 0, err
 	}
-	id, _ = result.LastInsertId() // other drivers return an error
-	changed, err = result.RowsAffected()
+	if changed, err = result.RowsAffected(); changed > 0 { // otherwise a server may return the id of an earlier statement
+		id, _ = result.LastInsertId() // other drivers return an error
+	}
 	return changed, id, err
 }
 
