@@ -24,8 +24,9 @@ func guardCommand() *cobra.Command {
 				signal.Ignore(list...) // they are meant for anylock, which passes them on
 			}
 			if group := groupToKill(os.Stdin); group > 1 {
-				unix.Kill(-group, unix.SIGKILL)
-				return exitWith(guardDone)
+				if err := unix.Kill(-group, unix.SIGKILL); err != unix.EPERM { // EPERM: no process was killed
+					return exitWith(guardDone)
+				}
 			}
 			return nil
 		},

@@ -107,7 +107,11 @@ func (g *guard) watch(pid int) {
 		started := time.Now()
 		done := awaitGuard(pid)
 		ownChildren.remove(pid)
-		if done || g.ctx.Err() != nil {
+		if g.ctx.Err() != nil {
+			return
+		}
+		if done {
+			g.say("the command was killed, because anylock had stood still until the lock was about to end")
 			return
 		}
 		if time.Since(started) > guardLife {

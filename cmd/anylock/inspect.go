@@ -24,7 +24,8 @@ func (a *app) inspectCommand() *cobra.Command {
 		Long: `inspect shows who holds KEY, how much time is left unless the lease is renewed,
 and how many wait, as far as the store knows. The answer may be out of date by
 the time it is printed. Permits of "run --permits" have keys of their own:
-"anylock list KEY/permit/" shows their holders.
+"anylock list KEY/permit/" shows their holders, where the store can list keys.
+Otherwise inspect KEY/permit/0 and so on.
 
 Exit codes: 0 the key is held; 1 it is free; 64 wrong usage; 69 the store
 cannot be reached; 74 the answer cannot be written.`,

@@ -69,8 +69,9 @@ TTL loses its lock, and is killed.
 
 --min-hold keeps the lock after a short CMD, so that hosts whose clocks differ
 do not run a cron job twice. anylock waits for that time, because some stores
-free the key when the connection ends. After a signal that ended CMD, anylock
-does not wait. --max-hold stops a CMD that hangs, as if the lock were lost.
+free the key when the connection ends. If CMD fails after a signal that anylock
+passed on, or the terminal's signal killed it, anylock does not wait.
+--max-hold stops a CMD that hangs, as if the lock were lost.
 
 With --shared, CMD runs beside other holders that use --shared, but never
 beside a holder that does not. With --permits N, up to N holders run at once.
@@ -110,7 +111,8 @@ the lock is lost, anylock is killed, or CMD exits by itself, such a process
 continues, together with the next holder. So run anylock itself under sudo:
 sudo anylock run ...
 
-Exit codes: that of CMD, or 128 + N if signal N ended CMD or came before it ran;
+Exit codes: that of CMD, or 128 + N if signal N ended CMD or came before it ran,
+or if Ctrl-C ended the wait of --min-hold;
    1  somebody else holds the key (-n, -w; change it with -E)
   64  wrong usage
   69  the store cannot be reached
@@ -273,7 +275,8 @@ func (r *runner) run(ctx context.Context) error {
 	r.sayVerbose("acquired after %s, token %d", shortDuration(time.Since(r.began)), lease.Token())
 	r.acquired = time.Now()
 	out, err := r.execute(lease, file, guard, signals)
-	waitedMinHold := err == nil && !out.lost && !out.signaled && r.awaitMinHold(lease, signals, &out)
+	ended := out.signaled && out.code != exitOK // a command that exits with 0 in spite of a signal has done its work
+	waitedMinHold := err == nil && !out.lost && !ended && r.awaitMinHold(lease, signals, &out)
 	return r.finish(lease, out, waitedMinHold, err)
 }
 
