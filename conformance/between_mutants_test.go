@@ -89,8 +89,8 @@ func (s *server) enqueueAside(e *entry, p *place) bool {
 			held++
 		}
 	}
-	p.aside = held >= mostLeases/2
-	for !p.aside && behind > 0 && e.queue[behind-1].aside {
+	p.overtaken = held >= mostLeases/2
+	for !p.overtaken && behind > 0 && e.queue[behind-1].overtaken {
 		behind--
 	}
 	e.queue = slices.Insert(e.queue, behind, p)

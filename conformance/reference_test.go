@@ -119,8 +119,8 @@ type place struct {
 
 	silenced bool // it finds out by a timer that it has its turn, as a bug
 
-	watch string // the owner just before it at its arrival
-	aside bool   // it is behind all who come later, as a bug
+	watch     string // the owner just before it at its arrival
+	overtaken bool   // by all who come later, as a bug
 
 	missed bool // it looks every five seconds, as a bug
 }
